@@ -6,7 +6,7 @@ if [ "$1" -eq 1 ]; then
     systemctl --no-reload enable nodelet.service >/dev/null 2>&1 || :
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload >/dev/null 2>&1 || :
-        # Not waited for: a configuration error is nodelet's to report, not a failed installation.
-        systemctl --no-block start nodelet.service >/dev/null 2>&1 || :
+        # A configuration error is nodelet's to report, not a failed installation.
+        systemctl start nodelet.service >/dev/null 2>&1 || :
     fi
 fi

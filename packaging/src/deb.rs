@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::package::Package;
-pub use read::{fields, Fields};
+pub use read::{Fields, fields};
 use tarball::Tarball;
 
 /// The format's version: what every dpkg since 1995 expects.

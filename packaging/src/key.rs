@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pgp::composed::{
-    ArmorOptions, CleartextSignedMessage, Deserializable, DetachedSignature, KeyType, SignedKeyDetails,
-    SignedSecretKey,
+    ArmorOptions, CleartextSignedMessage, Deserializable, DetachedSignature, KeyType, SignedKeyDetails, SignedSecretKey,
 };
 use pgp::crypto::hash::HashAlgorithm;
 use pgp::packet::{
-    KeyFlags, PacketTrait, PubKeyInner, PublicKey, SecretKey, SignatureConfig, SignatureType, Subpacket,
-    SubpacketData, UserId,
+    KeyFlags, PacketTrait, PubKeyInner, PublicKey, SecretKey, SignatureConfig, SignatureType, Subpacket, SubpacketData,
+    UserId,
 };
 use pgp::ser::Serialize;
 use pgp::types::{KeyDetails, KeyVersion, Password, Timestamp};

@@ -6,10 +6,15 @@
 //! so that two builds of the same commit are the same bytes.
 
 pub mod arch;
+pub mod changelog;
 pub mod deb;
 mod digest;
+pub mod elf;
+#[cfg(feature = "generate")]
+pub mod generate;
 pub mod key;
 pub mod package;
+pub mod product;
 pub mod repository;
 pub mod rpm;
 pub mod service;

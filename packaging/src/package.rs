@@ -273,14 +273,7 @@ impl Package {
 impl Entry {
     /// An entry of root's that is no configuration file.
     pub fn new(path: impl Into<String>, kind: Kind, mode: u32) -> Self {
-        Self {
-            path: path.into(),
-            kind,
-            mode,
-            owner: "root".to_owned(),
-            group: "root".to_owned(),
-            config: false,
-        }
+        Self { path: path.into(), kind, mode, owner: "root".to_owned(), group: "root".to_owned(), config: false }
     }
 }
 

@@ -14,13 +14,8 @@ use crate::package::{Entry, Kind, Package, Relations};
 pub fn write(package: &Package, out_dir: &Path, sign: Option<&SigningKey>) -> Result<PathBuf> {
     let attempt = || format!("building {} {} as an .rpm", package.name, package.version);
     let time = u32::try_from(package.timestamp).context("the package's time is not between 1970 and 2106")?;
-    let mut builder = PackageBuilder::new(
-        &package.name,
-        &package.version,
-        &package.license,
-        package.arch.rpm(),
-        &package.summary,
-    );
+    let mut builder =
+        PackageBuilder::new(&package.name, &package.version, &package.license, package.arch.rpm(), &package.summary);
     builder
         // gzip: every rpm reads it, and it needs no C library.
         .using_config(BuildConfig::v4().source_date(time).compression(CompressionWithLevel::Gzip(9)))

@@ -1,0 +1,147 @@
+//! Files that come from the types and are committed where users read them. CI fails when one is stale.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::Command;
+use clap_complete::aot::{Bash, Fish, Generator, Zsh};
+
+/// A path below the repository's root, and what makes it. A path that ends in `/` is a directory of generated files.
+type Line = (&'static str, fn() -> Result<Output>);
+
+/// One line per generated file or directory.
+const TABLE: &[Line] = &[
+    ("config/nodelet.toml", || Ok(nodelet::settings::default_file().into())),
+    ("docs/completions/", completions),
+    ("docs/man/", man_pages),
+    ("docs/reference/state.md", || Ok(nodelet_api::reference::markdown().into())),
+];
+
+/// The section of manual pages for system administration.
+const MAN_SECTION: &str = "8";
+
+/// What a line of the table makes.
+enum Output {
+    File(String),
+    Directory(BTreeMap<String, Vec<u8>>),
+}
+
+impl From<String> for Output {
+    fn from(text: String) -> Self {
+        Self::File(text)
+    }
+}
+
+/// Writes what is stale below `root`, and returns the paths that it changed.
+pub fn write(root: &Path) -> Result<Vec<String>> {
+    let stale = stale(root)?;
+    for (path, content) in &stale {
+        let target = root.join(path);
+        match content {
+            Some(content) => {
+                let parent = target.parent().with_context(|| format!("{} has no parent", target.display()))?;
+                fs::create_dir_all(parent)
+                    .and_then(|()| fs::write(&target, content))
+                    .with_context(|| format!("writing {}", target.display()))?;
+            }
+            None => fs::remove_file(&target).with_context(|| format!("removing {}", target.display()))?,
+        }
+    }
+    Ok(stale.into_keys().collect())
+}
+
+/// Fails with the list of files below `root` that [`write`] would change.
+pub fn check(root: &Path) -> Result<()> {
+    let stale: Vec<_> = stale(root)?.into_keys().collect();
+    if !stale.is_empty() {
+        bail!("stale generated files; run `cargo run -p packaging -- generate`:\n  {}", stale.join("\n  "));
+    }
+    Ok(())
+}
+
+/// What has to change: the new content, or nothing for a file that no longer is generated.
+fn stale(root: &Path) -> Result<BTreeMap<String, Option<Vec<u8>>>> {
+    let mut stale = BTreeMap::new();
+    for (path, make) in TABLE {
+        let files = match make().with_context(|| format!("generating {path}"))? {
+            Output::File(text) => BTreeMap::from([((*path).to_owned(), text.into_bytes())]),
+            Output::Directory(files) => {
+                let files: BTreeMap<_, _> =
+                    files.into_iter().map(|(name, content)| (format!("{path}{name}"), content)).collect();
+                let extra = present(root, path)?.into_iter().filter(|found| !files.contains_key(found));
+                stale.extend(extra.map(|found| (found, None)));
+                files
+            }
+        };
+        for (path, content) in files {
+            if fs::read(root.join(&path)).ok().as_ref() != Some(&content) {
+                stale.insert(path, Some(content));
+            }
+        }
+    }
+    Ok(stale)
+}
+
+/// The files in a generated directory, which may not be there yet.
+fn present(root: &Path, directory: &str) -> Result<BTreeSet<String>> {
+    let path = root.join(directory);
+    if !path.exists() {
+        return Ok(BTreeSet::new());
+    }
+    fs::read_dir(&path)
+        .and_then(|entries| {
+            entries.map(|entry| Ok(format!("{directory}{}", entry?.file_name().to_string_lossy()))).collect()
+        })
+        .with_context(|| format!("listing {}", path.display()))
+}
+
+fn completions() -> Result<Output> {
+    let mut files = BTreeMap::new();
+    for shell in [&Bash as &dyn Shell, &Fish, &Zsh] {
+        let (name, content) = shell.script();
+        files.insert(name, content);
+    }
+    Ok(Output::Directory(files))
+}
+
+/// `Generator` by itself can't be put into a list: its functions are generic.
+trait Shell {
+    fn script(&self) -> (String, Vec<u8>);
+}
+
+impl<G: Generator + Copy> Shell for G {
+    fn script(&self) -> (String, Vec<u8>) {
+        let mut content = Vec::new();
+        clap_complete::generate(*self, &mut nodelet::cli::command(), PROGRAM, &mut content);
+        (self.file_name(PROGRAM), content)
+    }
+}
+
+const PROGRAM: &str = "nodelet";
+
+/// A page for the program and one for each of its commands.
+fn man_pages() -> Result<Output> {
+    // `nodelet help` repeats what the pages say.
+    let mut command = nodelet::cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut files = BTreeMap::new();
+    add_pages(&command, &mut files)?;
+    Ok(Output::Directory(files))
+}
+
+fn add_pages(command: &Command, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
+    // No date: it would make the page stale every day.
+    let page = clap_mangen::Man::new(command.clone())
+        .section(MAN_SECTION)
+        .source(format!("{PROGRAM} {}", env!("CARGO_PKG_VERSION")))
+        .manual("System administration");
+    let mut content = Vec::new();
+    page.render(&mut content).with_context(|| format!("rendering the page of {}", command.get_name()))?;
+    files.insert(page.get_filename(), content);
+    for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
+        add_pages(child, files)?;
+    }
+    Ok(())
+}

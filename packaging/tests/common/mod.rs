@@ -1,0 +1,75 @@
+//! What the tests of the packaging tool share.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use packaging::product::{Format, Sources};
+
+/// The repository that is tested.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The program to put into packages: nodelet itself if `NODELET_BINARY` names it, any other small one otherwise.
+pub fn program() -> PathBuf {
+    std::env::var_os("NODELET_BINARY").map_or_else(|| "/usr/bin/true".into(), PathBuf::from)
+}
+
+/// A copy of what the packages are made of, with freshly generated files.
+pub fn checkout(directory: &Path) -> Sources {
+    let root = directory.join("checkout");
+    for part in ["debian", "rpm", "systemd", "packaging/files.toml", "packaging/examples"] {
+        let target = root.join(part);
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        run(Command::new("cp").arg("-r").arg(repository().join(part)).arg(&target));
+    }
+    generate(&root);
+    Sources::new(root)
+}
+
+#[cfg(feature = "generate")]
+fn generate(root: &Path) {
+    packaging::generate::write(root).unwrap();
+}
+
+/// Stand-ins where nodelet isn't compiled in.
+#[cfg(not(feature = "generate"))]
+fn generate(root: &Path) {
+    for (path, content) in [
+        ("config/nodelet.toml", "# settings\n"),
+        ("docs/man/nodelet.8", ".TH nodelet 8\n.SH NAME\nnodelet \\- keeps a node as declared\n"),
+        ("docs/completions/nodelet.bash", "# bash\n"),
+        ("docs/completions/nodelet.fish", "# fish\n"),
+        ("docs/completions/_nodelet", "#compdef nodelet\n"),
+    ] {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), content).unwrap();
+    }
+}
+
+/// nodelet's package in one format.
+pub fn build(directory: &Path, format: Format) -> PathBuf {
+    let sources = checkout(directory);
+    let version = sources.version(None).unwrap();
+    sources.build(&program(), &version, &[format], &directory.join("packages")).unwrap().remove(0)
+}
+
+/// Runs a command that must succeed, and returns what it printed.
+pub fn run(command: &mut Command) -> String {
+    let output = attempt(command);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a command.
+pub fn attempt(command: &mut Command) -> Output {
+    command.env("LC_ALL", "C.UTF-8").output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
