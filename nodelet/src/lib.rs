@@ -1,1 +1,20 @@
-//! placeholder
+//! nodelet keeps one node's package repositories, packages, files, kernel settings and systemd units equal
+//! to a desired state.
+//!
+//! A pure core and a thin shell: [`plan`] computes what to do from what is wanted ([`desired`]) and what is
+//! there ([`observe`]), and never touches the host; [`apply`] does it through [`host`].
+
+pub mod apply;
+pub mod cli;
+pub mod daemon;
+pub mod desired;
+pub mod exit;
+pub mod facts;
+pub mod host;
+pub mod observe;
+pub mod plan;
+pub mod reconcile;
+pub mod report;
+pub mod root;
+pub mod settings;
+pub mod source;

@@ -1,0 +1,146 @@
+//! Runs other programs.
+
+use std::ffi::OsStr;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tokio::process::Command;
+
+/// What went wrong with another program.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// It could not be started.
+    #[error("starting `{command}`: {source}; is it installed?")]
+    Start {
+        /// The command line.
+        command: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It ended with an error.
+    #[error("`{command}` ended with {status}: {message}")]
+    Failed {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// Its own last words.
+        message: String,
+    },
+    /// It took too long and was ended.
+    #[error("`{command}` was ended after {} s without a result", limit.as_secs())]
+    TimedOut {
+        /// The command line.
+        command: String,
+        /// The limit.
+        limit: Duration,
+    },
+}
+
+/// A program to run, with a clean environment: the output doesn't depend on who calls.
+#[derive(Debug)]
+pub struct Program {
+    inner: Command,
+    shown: String,
+    limit: Duration,
+}
+
+/// Package transactions with slow mirrors and disks take minutes; nothing takes longer than this.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(3600);
+
+impl Program {
+    /// The program `name`, found by `PATH`.
+    pub fn new(name: &str) -> Self {
+        let mut inner = Command::new(name);
+        inner
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("LC_ALL", "C.UTF-8")
+            .env("HOME", "/root")
+            .stdin(Stdio::null());
+        Self { inner, shown: name.to_owned(), limit: DEFAULT_LIMIT }
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.shown.push(' ');
+        self.shown.push_str(&arg.as_ref().to_string_lossy());
+        self.inner.arg(arg);
+        self
+    }
+
+    /// Several more arguments.
+    #[must_use]
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        for arg in args {
+            self = self.arg(arg);
+        }
+        self
+    }
+
+    /// An environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.inner.env(name, value);
+        self
+    }
+
+    /// Ends it when it takes longer.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs it; what it printed, when it succeeded.
+    pub async fn run(self) -> Result<String, CommandError> {
+        let Self { mut inner, shown, limit } = self;
+        tracing::debug!(command = shown, "running");
+        let output = match tokio::time::timeout(limit, inner.kill_on_drop(true).output()).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(source)) => return Err(CommandError::Start { command: shown, source }),
+            Err(_) => return Err(CommandError::TimedOut { command: shown, limit }),
+        };
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(CommandError::Failed { command: shown, status: output.status.to_string(), message: last_words(&output) })
+    }
+}
+
+/// The lines that say what went wrong: marked errors first, else the end of what was printed.
+fn last_words(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let marked: Vec<&str> = stderr
+        .lines()
+        .chain(stdout.lines())
+        .map(str::trim)
+        .filter(|line| ["E:", "Error:", "error:", "dpkg: error", "W: GPG"].iter().any(|mark| line.starts_with(mark)))
+        .collect();
+    if !marked.is_empty() {
+        return marked.join("; ");
+    }
+    let lines: Vec<&str> =
+        stderr.lines().chain(stdout.lines()).map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(5)..].join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failure_carries_the_programs_own_words() {
+        let script = "echo noise; echo 'E: Unable to locate package nope' >&2; exit 100";
+        let error = Program::new("sh").args(["-c", script]).run().await.unwrap_err().to_string();
+        assert!(error.ends_with("exit status: 100: E: Unable to locate package nope"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn nothing_runs_for_ever() {
+        let error = Program::new("sleep").arg("60").limit(Duration::from_millis(50)).run().await.unwrap_err();
+        assert!(matches!(error, CommandError::TimedOut { .. }), "{error}");
+    }
+}

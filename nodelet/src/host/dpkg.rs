@@ -1,0 +1,42 @@
+//! dpkg's status file, read directly: a process per package would cost seconds.
+
+use super::packages::{Installed, InstalledPackages};
+
+/// The packages that a status file lists as installed. Half-installed ones are not: the next transaction
+/// completes them.
+pub fn parse_status(text: &str) -> InstalledPackages {
+    text.split("\n\n").filter_map(stanza).collect()
+}
+
+fn stanza(text: &str) -> Option<(String, Installed)> {
+    let (mut name, mut version, mut status) = (None, None, None);
+    for line in text.lines() {
+        match line.split_once(": ") {
+            Some(("Package", value)) => name = Some(value),
+            Some(("Version", value)) => version = Some(value),
+            Some(("Status", value)) => status = Some(value),
+            _ => {}
+        }
+    }
+    let mut words = status?.split(' ');
+    let (want, _, state) = (words.next()?, words.next()?, words.next()?);
+    (state == "installed").then_some(())?;
+    Some((name?.trim().to_owned(), Installed { version: version?.trim().to_owned(), held: want == "hold" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_installed_counts() {
+        let text = "Package: a\nStatus: install ok installed\nVersion: 1:2.0-1\nDescription: x\n y: z\n\n\
+                    Package: b\nStatus: hold ok installed\nVersion: 3\n\n\
+                    Package: c\nStatus: deinstall ok config-files\nVersion: 1\n\n\
+                    Package: d\nStatus: install ok half-configured\nVersion: 1\n";
+        let installed = parse_status(text);
+        assert_eq!(installed.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(installed["a"], Installed { version: "1:2.0-1".into(), held: false });
+        assert!(installed["b"].held);
+    }
+}

@@ -1,0 +1,92 @@
+//! What nodelet asks of a package manager.
+
+use super::apt::Apt;
+use super::command::CommandError;
+use super::dnf::Dnf;
+use crate::root::Root;
+use crate::settings::{self, Manager};
+use futures::future::BoxFuture;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A package that is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// Its version, as the package manager writes it.
+    pub version: String,
+    /// Nothing but nodelet may change it.
+    pub held: bool,
+}
+
+/// The packages that are installed, by name.
+pub type InstalledPackages = BTreeMap<String, Installed>;
+
+/// What one transaction does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// Packages to install or change, with the version (exact or glob) where one is asked for.
+    pub install: Vec<(String, Option<String>)>,
+    /// Packages whose version goes down, which the state allows.
+    pub downgrade: Vec<(String, Option<String>)>,
+    /// Packages to remove.
+    pub remove: Vec<String>,
+}
+
+/// What went wrong with packages.
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    /// The package manager itself said no.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The transaction would remove what nobody asked to remove.
+    #[error("installing {asked} would also remove {}, which the state doesn't ask for: add those packages with `state = \"absent\"`, or name them in `packages.mayRemove` of nodelet.toml", removed.join(", "))]
+    WouldRemove {
+        /// What is to be installed.
+        asked: String,
+        /// What would go.
+        removed: Vec<String>,
+    },
+    /// The database of installed packages could not be read.
+    #[error("reading {path}: {source}")]
+    Database {
+        /// The database.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The host has no package manager that nodelet knows.
+    #[error("this host has neither apt-get nor dnf: install one, or name it as `packages.manager` in nodelet.toml")]
+    NoManager,
+    /// Something that this package manager can't do as the host is.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// A package manager. To add one: a module beside `apt.rs`, a variant in [`Manager`], a line in [`choose`].
+pub trait PackageManager: Send + Sync {
+    /// Which one it is.
+    fn kind(&self) -> Manager;
+    /// Everything that is installed.
+    fn installed(&self) -> BoxFuture<'_, Result<InstalledPackages, PackageError>>;
+    /// Reads the lists of the named repositories again, and of no others.
+    fn refresh<'a>(&'a self, repositories: &'a BTreeSet<String>) -> BoxFuture<'a, Result<(), PackageError>>;
+    /// Installs and removes in one go.
+    fn transact<'a>(&'a self, transaction: &'a Transaction) -> BoxFuture<'a, Result<(), PackageError>>;
+    /// Holds a package at its version, or lets it go.
+    fn hold<'a>(&'a self, package: &'a str, hold: bool) -> BoxFuture<'a, Result<(), PackageError>>;
+}
+
+/// The package manager that the settings name, or that the host has.
+pub fn choose(root: &Root, settings: &settings::Packages) -> Result<Box<dyn PackageManager>, PackageError> {
+    let has = |program: &str| root.join(format!("/usr/bin/{program}")).exists();
+    let manager = match settings.manager {
+        // A Debian host may have dnf as an ordinary package; apt is the one that installed it.
+        Manager::Auto if has("apt-get") && root.join("/var/lib/dpkg/status").exists() => Manager::Apt,
+        Manager::Auto if has("dnf") => Manager::Dnf,
+        Manager::Auto => return Err(PackageError::NoManager),
+        named => named,
+    };
+    Ok(match manager {
+        Manager::Dnf => Box::new(Dnf::new(settings)),
+        _ => Box::new(Apt::new(root, settings)),
+    })
+}

@@ -1,0 +1,172 @@
+//! systemd over D-Bus. Each method says which `systemctl` command it stands for.
+
+use futures::StreamExt;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use zbus::OwnedObjectPath;
+use zbus_systemd::systemd1::ManagerProxy;
+
+/// systemd's own limit for a start or stop is 90 s by default; a unit may stop and start in one job.
+const JOB_LIMIT: Duration = Duration::from_secs(300);
+
+/// What went wrong with systemd.
+#[derive(Debug, thiserror::Error)]
+pub enum SystemdError {
+    /// The bus can't be reached.
+    #[error("reaching systemd over the system bus: {0}; is dbus running (`systemctl status dbus`)?")]
+    Bus(zbus::Error),
+    /// systemd refused.
+    #[error("{what}: {source}")]
+    Refused {
+        /// What was asked.
+        what: String,
+        /// systemd's answer.
+        source: zbus::Error,
+    },
+    /// A job ended otherwise than `done`.
+    #[error("{what} ended as `{result}`: see `journalctl -u {unit}`")]
+    Job {
+        /// What was asked.
+        what: String,
+        /// The unit.
+        unit: String,
+        /// systemd's word for it.
+        result: String,
+    },
+    /// A job did not end.
+    #[error("{what} has no result after {} s: see `systemctl list-jobs`", JOB_LIMIT.as_secs())]
+    JobTimedOut {
+        /// What was asked.
+        what: String,
+    },
+}
+
+/// A unit as systemd sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnitSeen {
+    /// `loaded`, `not-found`, `masked`, …
+    pub load: String,
+    /// `active`, `inactive`, `failed`, `activating`, …
+    pub active: String,
+    /// `enabled`, `disabled`, `static`, `masked`, …; empty when there is no unit file.
+    pub file: String,
+}
+
+/// How a job is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// `systemctl start`
+    Start,
+    /// `systemctl stop`
+    Stop,
+    /// `systemctl restart`, which starts a stopped unit
+    Restart,
+    /// `systemctl reload`
+    Reload,
+}
+
+impl Job {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Start => "starting",
+            Self::Stop => "stopping",
+            Self::Restart => "restarting",
+            Self::Reload => "reloading",
+        }
+    }
+}
+
+/// systemd of this host, over one connection.
+#[derive(Clone, Debug)]
+pub struct Systemd {
+    manager: ManagerProxy<'static>,
+}
+
+impl Systemd {
+    /// Connects to the system bus.
+    pub async fn connect() -> Result<Self, SystemdError> {
+        let connection = zbus::Connection::system().await.map_err(SystemdError::Bus)?;
+        let manager = ManagerProxy::new(&connection).await.map_err(SystemdError::Bus)?;
+        // Without it systemd sends no JobRemoved signals.
+        manager.subscribe().await.map_err(SystemdError::Bus)?;
+        Ok(Self { manager })
+    }
+
+    /// `systemctl list-units NAME…` and `systemctl is-enabled NAME…`
+    pub async fn units(&self, names: &[String]) -> Result<BTreeMap<String, UnitSeen>, SystemdError> {
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let listed = self.manager.list_units_by_names(names.to_vec()).await;
+        let listed = listed.map_err(|source| SystemdError::Refused { what: "listing units".into(), source })?;
+        let mut units = BTreeMap::new();
+        for (name, _, load, active, ..) in listed {
+            // An error here says that there is no unit file, which `not-found` says already.
+            let file = self.manager.get_unit_file_state(name.clone()).await.unwrap_or_default();
+            units.insert(name, UnitSeen { load, active, file });
+        }
+        Ok(units)
+    }
+
+    /// `systemctl daemon-reload`
+    pub async fn daemon_reload(&self) -> Result<(), SystemdError> {
+        self.manager
+            .reload()
+            .await
+            .map_err(|source| SystemdError::Refused { what: "reloading systemd's units".into(), source })
+    }
+
+    /// `systemctl enable UNIT`
+    pub async fn enable(&self, unit: &str) -> Result<(), SystemdError> {
+        let result = self.manager.enable_unit_files(vec![unit.to_owned()], false, true).await;
+        result.map(|_| ()).map_err(|source| SystemdError::Refused { what: format!("enabling {unit}"), source })
+    }
+
+    /// `systemctl disable UNIT`
+    pub async fn disable(&self, unit: &str) -> Result<(), SystemdError> {
+        let result = self.manager.disable_unit_files(vec![unit.to_owned()], false).await;
+        result.map(|_| ()).map_err(|source| SystemdError::Refused { what: format!("disabling {unit}"), source })
+    }
+
+    /// `systemctl mask UNIT`
+    pub async fn mask(&self, unit: &str) -> Result<(), SystemdError> {
+        let result = self.manager.mask_unit_files(vec![unit.to_owned()], false, true).await;
+        result.map(|_| ()).map_err(|source| SystemdError::Refused { what: format!("masking {unit}"), source })
+    }
+
+    /// `systemctl unmask UNIT`
+    pub async fn unmask(&self, unit: &str) -> Result<(), SystemdError> {
+        let result = self.manager.unmask_unit_files(vec![unit.to_owned()], false).await;
+        result.map(|_| ()).map_err(|source| SystemdError::Refused { what: format!("unmasking {unit}"), source })
+    }
+
+    /// Asks for a job and waits until it is done.
+    pub async fn job(&self, job: Job, unit: &str) -> Result<(), SystemdError> {
+        let what = format!("{} {unit}", job.verb());
+        let refused = |source| SystemdError::Refused { what: what.clone(), source };
+        // The stream first: a job may end before the answer to the call is read.
+        let mut removed = self.manager.receive_job_removed().await.map_err(refused)?;
+        let (name, mode) = (unit.to_owned(), "replace".to_owned());
+        let path: OwnedObjectPath = match job {
+            Job::Start => self.manager.start_unit(name, mode).await,
+            Job::Stop => self.manager.stop_unit(name, mode).await,
+            Job::Restart => self.manager.restart_unit(name, mode).await,
+            Job::Reload => self.manager.reload_unit(name, mode).await,
+        }
+        .map_err(refused)?;
+        let ended = async {
+            while let Some(signal) = removed.next().await {
+                let Ok(ended) = signal.args() else { continue };
+                if ended.job().as_str() == path.as_str() {
+                    return ended.result().clone();
+                }
+            }
+            "the bus connection closed".to_owned()
+        };
+        match tokio::time::timeout(JOB_LIMIT, ended).await {
+            Ok(result) if result == "done" => Ok(()),
+            Ok(result) => Err(SystemdError::Job { what, unit: unit.to_owned(), result }),
+            Err(_) => Err(SystemdError::JobTimedOut { what }),
+        }
+    }
+}

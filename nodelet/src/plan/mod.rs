@@ -1,0 +1,285 @@
+//! The difference between what is wanted and what is there, as ordered steps. Pure: nothing here touches
+//! the host.
+
+mod packages;
+mod render;
+mod units;
+
+pub use render::{Style, headline, render};
+
+use crate::desired::{Purpose, Target, TargetFile};
+use crate::host::files::{self, Seen};
+use crate::observe::Observed;
+use crate::settings::Manager;
+use nodelet_api::Disruption;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// What is to be done, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// The most that any step disturbs.
+    pub disruption: Disruption,
+}
+
+impl Plan {
+    /// True when there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// What is done.
+    #[serde(flatten)]
+    pub action: Action,
+    /// Why.
+    pub reason: String,
+    /// What it disturbs.
+    pub disruption: Disruption,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "action", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Action {
+    /// Puts a file in its place.
+    WriteFile {
+        /// Its path.
+        path: String,
+    },
+    /// Removes a file.
+    RemoveFile {
+        /// Its path.
+        path: String,
+    },
+    /// Reads the lists of repositories again.
+    RefreshRepositories {
+        /// Their names.
+        names: BTreeSet<String>,
+    },
+    /// Installs, changes and removes packages in one transaction.
+    ChangePackages {
+        /// Each change.
+        changes: Vec<PackageChange>,
+    },
+    /// Holds a package at its version.
+    HoldPackage {
+        /// Its name.
+        name: String,
+    },
+    /// Lets a held package go.
+    UnholdPackage {
+        /// Its name.
+        name: String,
+    },
+    /// Loads a kernel module.
+    LoadModule {
+        /// Its name.
+        name: String,
+    },
+    /// Sets a kernel parameter.
+    SetParameter {
+        /// Its name.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// Turns swap off.
+    SwapOff,
+    /// Makes systemd read its units again.
+    DaemonReload,
+    /// Changes a unit.
+    Unit {
+        /// Its name.
+        name: String,
+        /// How.
+        change: UnitChange,
+    },
+}
+
+/// A package before and after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PackageChange {
+    /// Its name.
+    pub name: String,
+    /// The version that is installed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// What becomes of it.
+    pub to: PackageGoal,
+}
+
+/// What becomes of a package.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PackageGoal {
+    /// It is installed, in whatever version the repositories have.
+    Any,
+    /// It gets this version (exact or a glob), which is newer, or not comparable.
+    Version(String),
+    /// It gets this older version.
+    Downgrade(String),
+    /// It is removed.
+    Removed,
+}
+
+/// What is done with a unit, named as `systemctl` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "systemctl's own verbs")]
+pub enum UnitChange {
+    Unmask,
+    Mask,
+    Enable,
+    Disable,
+    Stop,
+    Start,
+    Restart,
+    Reload,
+}
+
+/// What can't be planned: the host is in a way that the state does not foresee.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Something that is not a file is where a file is to be.
+    #[error("{path} is {found}, and the state wants a file there: move it away, or change the path in the state")]
+    NotAFile {
+        /// The path.
+        path: String,
+        /// What is there.
+        found: &'static str,
+    },
+    /// A version would go down, and the state doesn't allow that.
+    #[error(
+        "{name} {installed} is installed, and the state wants the older {wanted}: add `allowDowngrade = true` to the package, or raise `version`"
+    )]
+    Downgrade {
+        /// The package.
+        name: String,
+        /// What is installed.
+        installed: String,
+        /// What is wanted.
+        wanted: String,
+    },
+}
+
+/// Computes the steps from what is there to what is wanted.
+pub fn plan(target: &Target, observed: &Observed, manager: Manager) -> Result<Plan, PlanError> {
+    let mut steps = Vec::new();
+    let mut changed: Vec<(&String, &TargetFile)> = Vec::new();
+    let mut writes = Vec::new();
+    for (path, file) in &target.files {
+        if let Some(reason) = file_difference(path, file, observed)? {
+            let disruption = file.on_change.unwrap_or_else(|| file_disruption(file));
+            writes.push((file, Step { action: Action::WriteFile { path: path.clone() }, reason, disruption }));
+            changed.push((path, file));
+        }
+    }
+    let is_repository = |file: &TargetFile| matches!(file.purpose, Purpose::Repository(_));
+
+    for path in &target.absent {
+        if observed.files.get(path).is_some_and(|seen| *seen != Seen::Absent) {
+            steps.push(quiet(Action::RemoveFile { path: path.clone() }, "the state wants it absent".into()));
+        }
+    }
+    steps.extend(writes.iter().filter(|(file, _)| is_repository(file)).map(|(_, step)| step.clone()));
+    let package_steps = packages::steps(target, observed, manager)?;
+    if let Some(refresh) = refresh(&changed, target, !package_steps.is_empty()) {
+        steps.push(refresh);
+    }
+    steps.extend(package_steps);
+    steps.extend(writes.into_iter().filter(|(file, _)| !is_repository(file)).map(|(_, step)| step));
+    steps.extend(kernel(target, observed));
+    if changed.iter().any(|(_, file)| file.purpose == Purpose::Unit) {
+        steps.push(quiet(Action::DaemonReload, "unit files change".into()));
+    }
+    steps.extend(units::steps(target, observed, &changed));
+    let disruption = steps.iter().map(|step| step.disruption).max().unwrap_or_default();
+    Ok(Plan { steps, disruption })
+}
+
+fn quiet(action: Action, reason: String) -> Step {
+    Step { action, reason, disruption: Disruption::None }
+}
+
+/// A file's own change disturbs nothing; the restart or reload that follows it does, and is a step itself.
+/// The class is on the file too, so that a plan shows where it comes from.
+fn file_disruption(file: &TargetFile) -> Disruption {
+    if !file.restart.is_empty() {
+        Disruption::Restart
+    } else if !file.reload.is_empty() {
+        Disruption::Reload
+    } else {
+        Disruption::None
+    }
+}
+
+/// Why a file must be written, or `None` when it is as wanted.
+fn file_difference(path: &str, file: &TargetFile, observed: &Observed) -> Result<Option<String>, PlanError> {
+    let (content, mode, uid, gid) = match observed.files.get(path) {
+        None | Some(Seen::Absent) => return Ok(Some("it is not there".into())),
+        Some(Seen::Other(found)) => return Err(PlanError::NotAFile { path: path.into(), found }),
+        Some(Seen::File { content, mode, uid, gid }) => (content, *mode, *uid, *gid),
+    };
+    if *content != file.content {
+        return Ok(Some("its content differs".into()));
+    }
+    if mode != file.mode {
+        return Ok(Some(format!("its mode is {mode:04o}, not {:04o}", file.mode)));
+    }
+    // An owner that doesn't exist yet may come with a package: the write will tell.
+    let other = |wanted: Result<u32, String>, is: u32| wanted.map_or(true, |wanted| wanted != is);
+    if other(files::user_number(&file.owner), uid) {
+        return Ok(Some(format!("it belongs to user {uid}, not {}", file.owner)));
+    }
+    if other(files::group_number(&file.group), gid) {
+        return Ok(Some(format!("it belongs to group {gid}, not {}", file.group)));
+    }
+    Ok(None)
+}
+
+/// Lists are read again for repositories that change, and for all of ours when packages change: what they
+/// held when they were last read may be long gone.
+fn refresh(changed: &[(&String, &TargetFile)], target: &Target, packages_change: bool) -> Option<Step> {
+    let name = |file: &TargetFile| match &file.purpose {
+        Purpose::Repository(name) => Some(name.clone()),
+        _ => None,
+    };
+    let new: BTreeSet<String> = changed.iter().filter_map(|(_, file)| name(file)).collect();
+    let (names, reason) = if packages_change {
+        (target.files.values().filter_map(name).collect(), "packages change")
+    } else {
+        (new, "their definition changes")
+    };
+    (!names.is_empty()).then(|| quiet(Action::RefreshRepositories { names }, reason.into()))
+}
+
+fn kernel(target: &Target, observed: &Observed) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for name in target.modules.difference(&observed.modules) {
+        steps.push(quiet(Action::LoadModule { name: name.clone() }, "it is not loaded".into()));
+    }
+    for (key, value) in &target.sysctl {
+        let reason = match observed.sysctl.get(key) {
+            Some(current) if current == value => continue,
+            Some(current) => format!("it is {current}"),
+            None => "there is no such parameter yet".into(),
+        };
+        steps.push(quiet(Action::SetParameter { key: key.clone(), value: value.clone() }, reason));
+    }
+    if target.swap_off && observed.swap_in_use {
+        steps.push(quiet(Action::SwapOff, "swap is in use".into()));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests;

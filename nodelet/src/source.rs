@@ -1,0 +1,85 @@
+//! Where the desired state comes from. For now that is the local file alone.
+
+use crate::root::Root;
+use nodelet_api::{DesiredState, Problem, Problems, from_toml};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A desired state, and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Desired {
+    /// The state.
+    pub state: DesiredState,
+    /// The file that it was read from.
+    pub origin: PathBuf,
+    /// A short name for this content: the beginning of its hash.
+    pub revision: String,
+}
+
+/// What is wrong with a state file.
+#[derive(Debug, thiserror::Error)]
+pub struct InvalidState {
+    path: PathBuf,
+    problems: Problems,
+}
+
+impl InvalidState {
+    /// Each problem.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter()
+    }
+}
+
+impl fmt::Display for InvalidState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the desired state is invalid, so nothing is changed:")?;
+        for problem in &self.problems {
+            write!(f, "\n{}:{problem}", self.path.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a state file. `None` when it doesn't exist: nothing is wanted of this node yet.
+pub fn local_file(root: &Root, path: &Path) -> Result<Option<Desired>, InvalidState> {
+    let origin = root.join(path);
+    let invalid = |problems| InvalidState { path: origin.clone(), problems };
+    let text = match std::fs::read_to_string(&origin) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let mut problems = Problems::default();
+            problems.add(nodelet_api::FieldPath::root(), format!("reading it failed: {error}"));
+            return Err(invalid(problems));
+        }
+    };
+    let state: DesiredState = from_toml(&text).map_err(invalid)?;
+    Ok(Some(Desired { revision: revision_of(&state), state, origin }))
+}
+
+/// A name for a state by its content: comments, order of fields and spacing don't change it.
+pub fn revision_of(state: &DesiredState) -> String {
+    let canonical = serde_json::to_vec(state).unwrap_or_default();
+    Sha256::digest(&canonical).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_revision_is_its_content() {
+        let revision = |text: &str| revision_of(&from_toml(text).unwrap());
+        let plain = revision("[[packages]]\nname = 'a'\nversion = '1'\n");
+        assert_eq!(plain, revision("# why\n[[packages]]\nversion = \"1\"\nname = \"a\"\nhold = false\n"));
+        assert_ne!(plain, revision("[[packages]]\nname = 'a'\nversion = '2'\n"));
+    }
+
+    #[test]
+    fn a_missing_file_wants_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(local_file(&Root::at(directory.path()), Path::new("/state.toml")).unwrap().is_none());
+    }
+}
