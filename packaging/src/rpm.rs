@@ -42,6 +42,19 @@ pub fn write(package: &Package, out_dir: &Path, sign: Option<&SigningKey>) -> Re
     Ok(path)
 }
 
+/// What the package at `path` requires, without what rpm itself or the package provides.
+///
+/// A host whose base system did not come from RPMs (a test node, say) can be given one package that provides it all.
+pub fn requires(path: &Path) -> Result<Vec<String>> {
+    let attempt = || format!("reading the requirements of {}", path.display());
+    let package = ::rpm::PackageMetadata::open(path).with_context(attempt)?;
+    let mut names: Vec<String> = package.get_requires().with_context(attempt)?.into_iter().map(|it| it.name).collect();
+    names.retain(|name| !name.starts_with("rpmlib(") && !name.starts_with("config("));
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
 fn add(builder: &mut PackageBuilder, entry: &Entry) -> Result<()> {
     let mode = u16::try_from(entry.mode).context("permission bits")?;
     match &entry.kind {

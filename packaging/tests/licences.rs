@@ -10,53 +10,52 @@ use std::process::Command;
 
 use common::{repository, run};
 
-/// A licence expression: alternatives of which one must be allowed, each a list that must be allowed as a whole.
+/// Whether an SPDX expression is allowed: of alternatives one, of a conjunction all. What can't be read isn't.
 fn allowed(expression: &str, list: &BTreeSet<String>) -> bool {
     // The old spelling of "or", from before expressions.
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut rest = words.as_slice();
-    let result = either(&mut rest, list);
-    result && rest.is_empty()
+    either(&mut rest, list) == Some(true) && rest.is_empty()
 }
 
-fn either(words: &mut &[&str], list: &BTreeSet<String>) -> bool {
-    let mut result = both(words, list);
+// Neither of the loops stops early: the words have to be consumed.
+
+fn either(words: &mut &[&str], list: &BTreeSet<String>) -> Option<bool> {
+    let mut result = both(words, list)?;
     while words.first() == Some(&"OR") {
         *words = &words[1..];
-        // Not short-circuited: the words have to be consumed.
-        result |= both(words, list);
+        result |= both(words, list)?;
     }
-    result
+    Some(result)
 }
 
-fn both(words: &mut &[&str], list: &BTreeSet<String>) -> bool {
-    let mut result = one(words, list);
+fn both(words: &mut &[&str], list: &BTreeSet<String>) -> Option<bool> {
+    let mut result = one(words, list)?;
     while words.first() == Some(&"AND") {
         *words = &words[1..];
-        result &= one(words, list);
+        result &= one(words, list)?;
     }
-    result
+    Some(result)
 }
 
-fn one(words: &mut &[&str], list: &BTreeSet<String>) -> bool {
+fn one(words: &mut &[&str], list: &BTreeSet<String>) -> Option<bool> {
     match *words {
         ["(", rest @ ..] => {
             *words = rest;
-            let result = either(words, list);
-            let closed = words.first() == Some(&")");
-            *words = words.get(1..).unwrap_or_default();
-            result && closed
+            let result = either(words, list)?;
+            *words = words.strip_prefix(&[")"])?;
+            Some(result)
         }
         [licence, "WITH", exception, rest @ ..] => {
             *words = rest;
-            list.contains(&format!("{licence} WITH {exception}"))
+            Some(list.contains(&format!("{licence} WITH {exception}")))
         }
         [licence, rest @ ..] => {
             *words = rest;
-            list.contains(*licence)
+            Some(list.contains(*licence))
         }
-        [] => false,
+        [] => None,
     }
 }
 

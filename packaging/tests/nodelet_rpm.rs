@@ -42,6 +42,9 @@ fn header_and_contents() {
     for part in ["systemd >= 249\n", "dbus\n", "/bin/sh\n", "libc.so.6()(64bit)\n", "libc.so.6(GLIBC_2."] {
         assert!(requires.contains(part), "{part:?} is not in\n{requires}");
     }
+    let names = packaging::rpm::requires(&package).unwrap();
+    assert!(names.contains(&"/bin/sh".to_owned()) && names.contains(&"systemd".to_owned()), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("rpmlib") || name.contains("config")), "{names:?}");
     let scripts = query(&["--scripts"]);
     for part in ["postinstall scriptlet (using /bin/sh)", "preuninstall", "postuninstall", "try-restart"] {
         assert!(scripts.contains(part), "{part:?} is not in\n{scripts}");

@@ -42,6 +42,15 @@ impl Apt {
             fs::create_dir_all(root.join(part)).unwrap();
         }
         fs::write(root.join("status"), "").unwrap();
+        // Named by APT_CONFIG and thus read before anything else: the machine's own settings stay out of it. The
+        // private directories are not readable by apt's own user.
+        let configuration = format!(
+            "Dir \"{}\";\nDir::Etc \"etc/apt\";\nDir::State \"state\";\nDir::State::status \"../status\";\n\
+             Dir::Cache \"cache\";\nAPT::Sandbox::User \"root\";\nAPT::Architecture \"{}\";\n",
+            root.display(),
+            Arch::host().unwrap().deb()
+        );
+        fs::write(root.join("apt.conf"), configuration).unwrap();
         let keyring = root.join("key.asc");
         fs::write(&keyring, key.public_armored().unwrap()).unwrap();
         let sources = format!(
@@ -55,22 +64,8 @@ impl Apt {
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Output {
-        let option = |name: &str, path: &str| format!("{name}={}", self.root.join(path).display());
-        let mut command = Command::new(program);
-        for value in [
-            option("Dir::Etc", "etc/apt"),
-            option("Dir::State", "state"),
-            option("Dir::State::status", "status"),
-            option("Dir::Cache", "cache"),
-            "Dir::Etc::sourcelist=/dev/null".to_owned(),
-            // The private directories are not readable by apt's own user.
-            "APT::Sandbox::User=root".to_owned(),
-            format!("APT::Architecture={}", Arch::host().unwrap().deb()),
-        ] {
-            command.args(["-o", &value]);
-        }
-        // Read before any option: the machine's own settings stay out of it.
-        attempt(command.args(arguments).env("APT_CONFIG", "/dev/null"))
+        let configuration = self.root.join("apt.conf");
+        attempt(Command::new(program).args(arguments).env("APT_CONFIG", configuration))
     }
 
     fn update(&self) -> Output {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
@@ -42,6 +43,13 @@ fn sign(package: &Path, target: &Path, key: &SigningKey) -> Result<i64> {
     parsed.clear_signatures().with_context(|| format!("removing signatures from {}", package.display()))?;
     key.sign_rpm(&mut parsed, built).with_context(|| format!("signing {}", package.display()))?;
     parsed.write_file(target).with_context(|| format!("writing {}", target.display()))?;
+    // The index records each file's own time too.
+    let time = UNIX_EPOCH + Duration::from_secs(u64::try_from(built).unwrap_or(0));
+    fs::File::options()
+        .write(true)
+        .open(target)
+        .and_then(|file| file.set_modified(time))
+        .with_context(|| format!("setting the time of {}", target.display()))?;
     Ok(built)
 }
 
