@@ -1,3 +1,8 @@
 //! node-controller: writes the desired state of every node and decides when a node may be disturbed.
 
-fn main() {}
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    node_controller::cli::execute(&node_controller::cli::Cli::parse())
+}
