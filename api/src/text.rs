@@ -220,7 +220,10 @@ fn unit_name(text: &str) -> Result<(), String> {
 
 fn dropin_name(text: &str) -> Result<(), String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-    if text.len() > 5 && text.ends_with(".conf") && !text.starts_with('.') && text.chars().all(allowed) {
+    if text.strip_suffix(".conf").is_some_and(|stem| !stem.is_empty())
+        && !text.starts_with('.')
+        && text.chars().all(allowed)
+    {
         return Ok(());
     }
     Err(format!("`{text}` is not a drop-in name: systemd reads only `*.conf`, such as `10-nodelet.conf`"))

@@ -181,13 +181,11 @@ impl Resolver<'_> {
         if let Some(inline) = &key.inline {
             return Some(inline.clone().into_bytes());
         }
-        match &key.file {
-            Some(path) => self.read(path.as_str(), &at.key("file")),
-            None => {
-                self.problems.add(at.key("secretRef"), needs_cluster("Secret"));
-                None
-            }
+        if let Some(path) = &key.file {
+            return self.read(path.as_str(), &at.key("file"));
         }
+        self.problems.add(at.key("secretRef"), needs_cluster("Secret"));
+        None
     }
 
     fn package(&mut self, package: &Package) {
@@ -299,7 +297,7 @@ impl Resolver<'_> {
     fn read(&mut self, path: &str, at: &FieldPath) -> Option<Vec<u8>> {
         let read = std::fs::read(self.root.join(path));
         read.map_err(|error| {
-            self.problems.add(at.clone(), format!("reading {path}: {error}: put the file there, or name another"))
+            self.problems.add(at.clone(), format!("reading {path}: {error}: put the file there, or name another"));
         })
         .ok()
     }
@@ -395,7 +393,7 @@ mod tests {
         let target = resolved(Manager::Apt, &[]).unwrap();
         let dropin = &target.files["/etc/systemd/system/a.service.d/1.conf"];
         assert_eq!(
-            (dropin.purpose.clone(), dropin.restart.iter().collect::<Vec<_>>()),
+            (dropin.purpose.clone(), dropin.restart.iter().map(String::as_str).collect::<Vec<_>>()),
             (Purpose::Unit, vec!["a.service"])
         );
     }

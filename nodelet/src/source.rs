@@ -61,7 +61,8 @@ pub fn local_file(root: &Root, path: &Path) -> Result<Option<Desired>, InvalidSt
 /// A name for a state by its content: comments, order of fields and spacing don't change it.
 pub fn revision_of(state: &DesiredState) -> String {
     let canonical = serde_json::to_vec(state).unwrap_or_default();
-    Sha256::digest(&canonical).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    let digest = Sha256::digest(&canonical);
+    digest.iter().take(6).fold(String::new(), |name, byte| name + &format!("{byte:02x}"))
 }
 
 #[cfg(test)]

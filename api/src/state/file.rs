@@ -1,6 +1,6 @@
 //! Files.
 
-use super::{Disruption, exactly_one};
+use super::{Disruption, exactly_one, is_default};
 use crate::problem::{FieldPath, Problems};
 use crate::text::{AbsolutePath, AccountName, FileMode, UnitName};
 use crate::variables;
@@ -30,7 +30,7 @@ pub struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_from: Option<ContentFrom>,
     /// How `content` is written here.
-    #[serde(default, skip_serializing_if = "Encoding::is_plain")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub encoding: Encoding,
     /// Units that restart when the file changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -52,12 +52,6 @@ pub enum Encoding {
     Plain,
     /// In base64, for content that is not text; no variables.
     Base64,
-}
-
-impl Encoding {
-    fn is_plain(&self) -> bool {
-        matches!(self, Self::Plain)
-    }
 }
 
 /// Where a content comes from: exactly one of the fields.

@@ -1,5 +1,6 @@
 //! Kernel settings.
 
+use super::is_default;
 use crate::problem::{FieldPath, Problems};
 use crate::text::{ModuleName, SysctlKey};
 use schemars::JsonSchema;
@@ -18,7 +19,7 @@ pub struct Kernel {
     #[schemars(extend("propertyNames" = { "format": SysctlKey::FORMAT }))]
     pub sysctl: BTreeMap<SysctlKey, String>,
     /// Whether swap may be in use.
-    #[serde(default, skip_serializing_if = "Swap::is_leave")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub swap: Swap,
 }
 
@@ -31,12 +32,6 @@ pub enum Swap {
     Leave,
     /// It is turned off, now and at every boot.
     Off,
-}
-
-impl Swap {
-    fn is_leave(&self) -> bool {
-        matches!(self, Self::Leave)
-    }
 }
 
 impl Kernel {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Everything that nodelet keeps on a node: the body of `state.toml`, of a NodeClass and of a revision.
+/// Everything that nodelet keeps on a node: the body of `state.toml`, of a `NodeClass` and of a revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DesiredState {
@@ -36,7 +36,7 @@ pub struct DesiredState {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<Unit>,
     /// Kernel modules and parameters, swap.
-    #[serde(default, skip_serializing_if = "Kernel::is_empty")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub kernel: Kernel,
 }
 
@@ -49,12 +49,6 @@ pub enum Presence {
     Present,
     /// It is not to be there.
     Absent,
-}
-
-impl Presence {
-    fn is_present(&self) -> bool {
-        matches!(self, Self::Present)
-    }
 }
 
 /// How much a change disturbs what runs on the node, least first.
@@ -162,6 +156,11 @@ impl DesiredState {
     }
 }
 
+/// What is as the default has it is not written out.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 fn each<T>(entries: &[T], path: &FieldPath, problems: &mut Problems, check: impl Fn(&T, &FieldPath, &mut Problems)) {
     for (index, entry) in entries.iter().enumerate() {
         check(entry, &path.index(index), problems);
@@ -195,7 +194,7 @@ fn exactly_one(set: &[(&str, bool)], path: &FieldPath, problems: &mut Problems) 
         [_] => {}
         [] => problems.add(path.clone(), format!("nothing is given: write exactly one of {names}")),
         [.., last] => {
-            problems.add(path.key(*last), format!("{} are given: keep exactly one of {names}", given.join(" and ")))
+            problems.add(path.key(*last), format!("{} are given: keep exactly one of {names}", given.join(" and ")));
         }
     }
 }

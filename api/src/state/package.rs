@@ -1,6 +1,6 @@
 //! Packages.
 
-use super::{Disruption, Presence};
+use super::{Disruption, Presence, is_default};
 use crate::problem::{FieldPath, Problems};
 use crate::text::{PackageName, PackageVersion};
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ pub struct Package {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hold: bool,
     /// `absent` removes it.
-    #[serde(default, skip_serializing_if = "Presence::is_present")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub state: Presence,
     /// Whether an older version than the installed one may be put in its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

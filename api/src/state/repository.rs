@@ -1,6 +1,6 @@
 //! Package repositories.
 
-use super::{KeyRef, Presence, exactly_one};
+use super::{KeyRef, Presence, exactly_one, is_default};
 use crate::problem::{FieldPath, Problems};
 use crate::text::{AbsolutePath, RepositoryName};
 use crate::variables;
@@ -15,7 +15,7 @@ pub struct Repository {
     /// Its name; becomes `NAME.sources` or `NAME.repo`.
     pub name: RepositoryName,
     /// `absent` removes it.
-    #[serde(default, skip_serializing_if = "Presence::is_present")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub state: Presence,
     /// On hosts with apt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,7 +94,7 @@ impl Repository {
                     "a flat repository (its suite ends with `/`) has no components: remove them",
                 ),
                 (false, true) if !apt.suites.is_empty() => {
-                    problems.add(at.key("components"), "no component: write one, such as `main`")
+                    problems.add(at.key("components"), "no component: write one, such as `main`");
                 }
                 _ => {}
             }
@@ -119,13 +119,12 @@ impl KeySource {
             path,
             problems,
         );
-        if let Some(key) = &self.inline {
-            if !key.trim_start().starts_with("-----BEGIN PGP PUBLIC KEY BLOCK-----") {
-                problems.add(
-                    path.key("inline"),
-                    "this is not an armoured public key: paste the text from `-----BEGIN PGP PUBLIC KEY BLOCK-----` on",
-                );
-            }
+        let armoured = |key: &String| key.trim_start().starts_with("-----BEGIN PGP PUBLIC KEY BLOCK-----");
+        if self.inline.as_ref().is_some_and(|key| !armoured(key)) {
+            problems.add(
+                path.key("inline"),
+                "this is not an armoured public key: paste the text from `-----BEGIN PGP PUBLIC KEY BLOCK-----` on",
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::root::Root;
 use crate::settings::{self, Settings};
 use anyhow::Context;
 use jiff::Timestamp;
-use notify::Notifier;
+use notify::Watchdog;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,7 +31,6 @@ struct Daemon {
     config: PathBuf,
     settings: Settings,
     level: LevelHandle,
-    notifier: Notifier,
     status: Status,
     failures: u32,
 }
@@ -50,7 +49,7 @@ pub async fn run(root: Root, config: PathBuf, settings: Settings, level: LevelHa
         last_error: None,
         configuration_error: None,
     };
-    let daemon = Daemon { root, config, settings, level, notifier: Notifier::default(), status, failures: 0 };
+    let daemon = Daemon { root, config, settings, level, status, failures: 0 };
     daemon.serve().await
 }
 
@@ -60,12 +59,13 @@ impl Daemon {
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
         let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
         let mut watcher = watch::Watcher::new(&self.root, self.settings.state.file.as_str());
+        let mut watchdog = Watchdog::default();
         let (news_to, mut news) = mpsc::channel(16);
         let mut working: Option<tokio::task::JoinHandle<()>> = None;
         // A change that comes while a round is under way asks for another round.
         let mut again = true;
         let mut next_check = Instant::now();
-        self.notifier.ready();
+        notify::ready();
         self.publish();
         tracing::info!(version = self.status.version, state = self.status.source, "nodelet runs");
         loop {
@@ -85,7 +85,7 @@ impl Daemon {
                     tracing::info!(file = self.status.source, "the state file changed");
                     again = true;
                 }
-                () = self.notifier.watchdog_due() => self.notifier.alive(),
+                () = watchdog.due() => watchdog.alive(),
                 () = sleep_until(next_check), if working.is_none() => again = true,
                 Some(message) = news.recv() => match message {
                     News::Progress(line) => self.enter(Phase::Converging, Some(line)),
@@ -96,7 +96,7 @@ impl Daemon {
                 },
             }
         }
-        self.notifier.stopping();
+        notify::stopping();
         // A package transaction that is cut off leaves half-configured packages: it may finish, as long as
         // systemd lets it (TimeoutStopSec).
         if let Some(work) = working {
@@ -162,7 +162,7 @@ impl Daemon {
 
     /// `systemctl reload`: reads the configuration again; a wrong one changes nothing.
     fn reload(&mut self) {
-        self.notifier.reloading();
+        notify::reloading();
         match settings::load(&self.root, &self.config) {
             Ok(loaded) => {
                 self.settings = loaded.settings;
@@ -177,7 +177,7 @@ impl Daemon {
                 self.status.configuration_error = Some(error.to_string());
             }
         }
-        self.notifier.ready();
+        notify::ready();
         self.publish();
     }
 
@@ -191,7 +191,7 @@ impl Daemon {
     }
 
     fn publish(&self) {
-        self.notifier.status(&self.status.line());
+        notify::status(&self.status.line());
         if let Err(error) = self.status.write(&self.root) {
             tracing::warn!(%error, "writing the status file failed; `nodelet status` shows an old one");
         }

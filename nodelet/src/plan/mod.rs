@@ -236,7 +236,7 @@ fn file_difference(path: &str, file: &TargetFile, observed: &Observed) -> Result
         return Ok(Some(format!("its mode is {mode:04o}, not {:04o}", file.mode)));
     }
     // An owner that doesn't exist yet may come with a package: the write will tell.
-    let other = |wanted: Result<u32, String>, is: u32| wanted.map_or(true, |wanted| wanted != is);
+    let other = |wanted: Result<u32, String>, is: u32| wanted != Ok(is);
     if other(files::user_number(&file.owner), uid) {
         return Ok(Some(format!("it belongs to user {uid}, not {}", file.owner)));
     }

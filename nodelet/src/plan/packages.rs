@@ -32,7 +32,8 @@ pub(super) fn steps(target: &Target, observed: &Observed, manager: Manager) -> R
         match (package.hold, held) {
             (true, false) => steps.push(quiet(Action::HoldPackage { name }, "it is not held".into())),
             (false, true) => {
-                steps.push(quiet(Action::UnholdPackage { name }, "it is held, and the state doesn't ask for it".into()))
+                steps
+                    .push(quiet(Action::UnholdPackage { name }, "it is held, and the state doesn't ask for it".into()));
             }
             _ => {}
         }

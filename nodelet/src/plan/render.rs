@@ -118,7 +118,7 @@ fn diff(step: &Step, target: &Target, observed: &Observed, style: Style) -> Stri
         return String::new();
     }
     // What only its owner may read may be a secret: its content is nobody's business here.
-    if file.mode & 0o077 == 0 {
+    if file.mode & 0o044 == 0 {
         return "    (content not shown: only its owner may read it)\n".into();
     }
     let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(&file.content)) else {
@@ -140,6 +140,7 @@ fn diff(step: &Step, target: &Target, observed: &Observed, style: Style) -> Stri
 mod tests {
     use super::*;
     use crate::desired::{Purpose, TargetFile};
+    use std::collections::BTreeSet;
 
     fn shown(mode: u32, style: Style) -> String {
         let path = "/etc/a".to_owned();
@@ -149,8 +150,8 @@ mod tests {
             owner: "root".into(),
             group: "root".into(),
             purpose: Purpose::Plain,
-            restart: Default::default(),
-            reload: Default::default(),
+            restart: BTreeSet::new(),
+            reload: BTreeSet::new(),
             on_change: None,
         };
         let mut target = Target::default();

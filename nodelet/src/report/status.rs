@@ -7,7 +7,7 @@ use nix::unistd::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// Where it is; the unit's RuntimeDirectory.
+/// Where it is; the unit's `RuntimeDirectory`.
 pub const STATUS_FILE: &str = "/run/nodelet/status.json";
 
 /// How far the node is.
