@@ -14,7 +14,7 @@ type Line = (&'static str, fn() -> Result<Output>);
 /// One line per generated file or directory.
 const TABLE: &[Line] = &[
     ("config/nodelet.toml", || Ok(nodelet::settings::default_file().into())),
-    ("docs/completions/", completions),
+    ("docs/completions/", || Ok(completions())),
     ("docs/man/", man_pages),
     ("docs/reference/state.md", || Ok(nodelet_api::reference::markdown().into())),
 ];
@@ -97,13 +97,13 @@ fn present(root: &Path, directory: &str) -> Result<BTreeSet<String>> {
         .with_context(|| format!("listing {}", path.display()))
 }
 
-fn completions() -> Result<Output> {
+fn completions() -> Output {
     let mut files = BTreeMap::new();
     for shell in [&Bash as &dyn Shell, &Fish, &Zsh] {
         let (name, content) = shell.script();
         files.insert(name, content);
     }
-    Ok(Output::Directory(files))
+    Output::Directory(files)
 }
 
 /// `Generator` by itself can't be put into a list: its functions are generic.
@@ -120,6 +120,31 @@ impl<G: Generator + Copy> Shell for G {
 }
 
 const PROGRAM: &str = "nodelet";
+
+/// What the definition of the command line can't say.
+const FILES: &str = "\
+.SH FILES
+.TP
+\\fB/etc/nodelet/nodelet.toml\\fR, \\fB/{usr/lib,run,etc}/nodelet/nodelet.toml.d/*.toml\\fR
+Settings of nodelet itself, and drop\\-ins.
+.TP
+\\fB/etc/nodelet/state.toml\\fR
+The desired state, as long as no cluster says otherwise. An example is in
+\\fI/usr/share/doc/nodelet/examples/state.toml\\fR, all fields in \\fI/usr/share/doc/nodelet/state.md\\fR.
+.TP
+\\fB/etc/nodelet/keys/\\fR
+Public keys of package repositories.
+.TP
+\\fB/var/lib/nodelet/\\fR, \\fB/var/cache/nodelet/\\fR
+What nodelet remembers, and what it has downloaded.
+";
+
+const SEE_ALSO: &str = "\
+.SH SEE ALSO
+.BR nodelet (8),
+.BR systemctl (1),
+.BR journalctl (1)
+";
 
 /// A page for the program and one for each of its commands.
 fn man_pages() -> Result<Output> {
@@ -139,6 +164,10 @@ fn add_pages(command: &Command, files: &mut BTreeMap<String, Vec<u8>>) -> Result
         .manual("System administration");
     let mut content = Vec::new();
     page.render(&mut content).with_context(|| format!("rendering the page of {}", command.get_name()))?;
+    if command.get_name() == PROGRAM {
+        content.extend_from_slice(FILES.as_bytes());
+    }
+    content.extend_from_slice(SEE_ALSO.as_bytes());
     files.insert(page.get_filename(), content);
     for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
         add_pages(child, files)?;

@@ -1,6 +1,6 @@
-//! The OpenPGP key that signs repositories and RPMs.
+//! The `OpenPGP` key that signs repositories and RPMs.
 //!
-//! A version 4 Ed25519 key in the encoding that GnuPG has known since 2.1 (`EdDSALegacy`): the gpgv of Debian 12
+//! A version 4 Ed25519 key in the encoding that `GnuPG` has known since 2.1 (`EdDSALegacy`): the gpgv of Debian 12
 //! and rpm 4.16 and later verify it, which is not true of the newer `Ed25519` identifier of RFC 9580.
 
 use std::fs;

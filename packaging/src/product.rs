@@ -88,12 +88,12 @@ impl Sources {
         let program = Program::read(&content).with_context(|| format!("examining the program {}", binary.display()))?;
         let control = Control::read(&self.read("debian/control")?).context("reading debian/control")?;
         let mut package = Package::new(control.name()?, version).arch(program.arch);
-        package.summary = control.summary()?.to_owned();
+        package.summary = control.summary()?;
         package.description = control.description()?;
-        package.maintainer = control.source("Maintainer")?.to_owned();
-        package.homepage = control.source("Homepage")?.to_owned();
-        package.section = control.source("Section")?.to_owned();
-        package.priority = control.source("Priority")?.to_owned();
+        package.maintainer = control.source("Maintainer")?;
+        package.homepage = control.source("Homepage")?;
+        package.section = control.source("Section")?;
+        package.priority = control.source("Priority")?;
         package.timestamp = self.timestamp()?;
         package.entries = files::entries(self, content, format)?;
         match format {

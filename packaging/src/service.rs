@@ -23,7 +23,7 @@ fn script(template: &str, unit: &str) -> String {
     template.replace("@UNIT@", unit)
 }
 
-/// What dh_installsystemd does after installation: the enablement is remembered, so that an administrator's
+/// What `dh_installsystemd` does after installation: the enablement is remembered, so that an administrator's
 /// `systemctl disable` survives upgrades; starting is left to the policy of `policy-rc.d`.
 const POSTINST: &str = r#"#!/bin/sh
 set -e

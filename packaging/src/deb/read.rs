@@ -56,7 +56,7 @@ fn paragraph(reader: impl Read) -> Result<Fields> {
         if entry.path()?.file_name().is_some_and(|name| name == "control") {
             let mut text = String::new();
             entry.read_to_string(&mut text)?;
-            return Ok(finished(text));
+            return Ok(finished(&text));
         }
     }
     bail!("the control archive holds no control file")
@@ -65,9 +65,9 @@ fn paragraph(reader: impl Read) -> Result<Fields> {
 fn by_dpkg(path: &Path) -> Result<Fields> {
     let output = Command::new("dpkg-deb").arg("--field").arg(path).output().context("running dpkg-deb --field")?;
     ensure!(output.status.success(), "dpkg-deb --field: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(finished(String::from_utf8(output.stdout)?))
+    Ok(finished(&String::from_utf8(output.stdout)?))
 }
 
-fn finished(text: String) -> Fields {
+fn finished(text: &str) -> Fields {
     Fields { text: format!("{}\n", text.trim_end()) }
 }

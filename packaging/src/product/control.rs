@@ -19,8 +19,8 @@ impl Control {
         Ok(Self { source, binary })
     }
 
-    pub(super) fn source(&self, field: &str) -> Result<&str> {
-        self.source.get(field).map(String::as_str).with_context(|| format!("the source paragraph has no {field}"))
+    pub(super) fn source(&self, field: &str) -> Result<String> {
+        self.source.get(field).cloned().with_context(|| format!("the source paragraph has no {field}"))
     }
 
     pub(super) fn name(&self) -> Result<&str> {
@@ -28,8 +28,8 @@ impl Control {
     }
 
     /// The first line of the description.
-    pub(super) fn summary(&self) -> Result<&str> {
-        Ok(self.binary("Description")?.lines().next().unwrap_or_default())
+    pub(super) fn summary(&self) -> Result<String> {
+        Ok(self.binary("Description")?.lines().next().unwrap_or_default().to_owned())
     }
 
     /// The other lines, with empty ones for the lone dots.

@@ -44,8 +44,8 @@ pub(super) fn entries(sources: &Sources, binary: Vec<u8>, format: Format) -> Res
         if line.formats.as_ref().is_some_and(|formats| !formats.contains(&format)) {
             continue;
         }
-        let context = || format!("{LIST}: {}", line.path);
-        let mode = mode(line.mode.as_deref().unwrap_or("0644")).with_context(context)?;
+        let place = || format!("{LIST}: {}", line.path);
+        let mode = mode(line.mode.as_deref().unwrap_or("0644")).with_context(place)?;
         let Some(source) = &line.source else {
             entries.push(Entry::new(&line.path, Kind::Directory, mode));
             continue;
@@ -53,7 +53,7 @@ pub(super) fn entries(sources: &Sources, binary: Vec<u8>, format: Format) -> Res
         let files = if source == BINARY {
             vec![(line.path.clone(), binary.take().with_context(|| format!("{LIST}: {BINARY} twice"))?)]
         } else {
-            contents(sources.root(), source, &line.path).with_context(context)?
+            contents(sources.root(), source, &line.path).with_context(place)?
         };
         for (path, content) in files {
             let (path, content) = if line.compress { (format!("{path}.gz"), gzip(&content)?) } else { (path, content) };

@@ -8,19 +8,19 @@ use std::process::{Command, Output};
 use packaging::product::{Format, Sources};
 
 /// The repository that is tested.
-pub fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 /// The program to put into packages: nodelet itself if `NODELET_BINARY` names it, any other small one otherwise.
-pub fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     std::env::var_os("NODELET_BINARY").map_or_else(|| "/usr/bin/true".into(), PathBuf::from)
 }
 
 /// A copy of what the packages are made of, with freshly generated files.
-pub fn checkout(directory: &Path) -> Sources {
+pub(crate) fn checkout(directory: &Path) -> Sources {
     let root = directory.join("checkout");
-    for part in ["debian", "rpm", "systemd", "packaging/files.toml", "packaging/examples"] {
+    for part in ["debian", "rpm", "systemd", "packaging/files.toml", "config/state.example.toml"] {
         let target = root.join(part);
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         run(Command::new("cp").arg("-r").arg(repository().join(part)).arg(&target));
@@ -40,6 +40,7 @@ fn generate(root: &Path) {
     for (path, content) in [
         ("config/nodelet.toml", "# settings\n"),
         ("docs/man/nodelet.8", ".TH nodelet 8\n.SH NAME\nnodelet \\- keeps a node as declared\n"),
+        ("docs/reference/state.md", "# state\n"),
         ("docs/completions/nodelet.bash", "# bash\n"),
         ("docs/completions/nodelet.fish", "# fish\n"),
         ("docs/completions/_nodelet", "#compdef nodelet\n"),
@@ -50,14 +51,14 @@ fn generate(root: &Path) {
 }
 
 /// nodelet's package in one format.
-pub fn build(directory: &Path, format: Format) -> PathBuf {
+pub(crate) fn build(directory: &Path, format: Format) -> PathBuf {
     let sources = checkout(directory);
     let version = sources.version(None).unwrap();
     sources.build(&program(), &version, &[format], &directory.join("packages")).unwrap().remove(0)
 }
 
 /// Runs a command that must succeed, and returns what it printed.
-pub fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = attempt(command);
     assert!(
         output.status.success(),
@@ -70,6 +71,6 @@ pub fn run(command: &mut Command) -> String {
 }
 
 /// Runs a command.
-pub fn attempt(command: &mut Command) -> Output {
+pub(crate) fn attempt(command: &mut Command) -> Output {
     command.env("LC_ALL", "C.UTF-8").output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
