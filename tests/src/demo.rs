@@ -1,0 +1,5 @@
+//! soon
+/// soon
+pub fn run() -> anyhow::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! `testbed`: the reaper, the demo, and the caches of the test bed, as a program.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use testbed::slot::{Number, reaper, teardown};
+use testbed::{Node, NodeOptions, demo, image, kubernetes};
+
+/// The test bed of the node operator.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Wait for the owner of a slot to end, then sweep the slot. Started by the test bed itself.
+    #[command(hide = true)]
+    Reap {
+        /// The slot's number.
+        slot: u8,
+    },
+    /// Wait until the slots of the tests that the runner started are swept.
+    #[command(hide = true)]
+    WaitClean,
+    /// Boot a node, say so, and wait to be killed: for the tests of the reaper.
+    #[command(hide = true)]
+    Hold {
+        /// The node's name.
+        name: String,
+    },
+    /// Remove what crashed runs left behind.
+    Clean,
+    /// Build the images of test nodes, so that the tests find them in the cache.
+    Images,
+    /// Find or build the Kubernetes programs, so that the tests find them in the cache.
+    Kubernetes,
+    /// Show nodelet at work on a throwaway node.
+    Demo,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: &Task) -> Result<()> {
+    match task {
+        Task::Reap { slot } => reaper::reap(Number(*slot)),
+        Task::WaitClean => reaper::wait_for_all(),
+        Task::Hold { name } => hold(name),
+        Task::Clean => clean(),
+        Task::Images => {
+            for kind in [image::Kind::Base, image::Kind::Rpm, image::Kind::Kube] {
+                println!("{}", kind.image()?.name());
+            }
+            Ok(())
+        }
+        Task::Kubernetes => {
+            println!("{}", kubernetes::binaries()?.dir().display());
+            Ok(())
+        }
+        Task::Demo => demo::run(),
+    }
+}
+
+fn clean() -> Result<()> {
+    let (removed, busy) = teardown::sweep_free()?;
+    for line in &removed {
+        println!("removed {line}");
+    }
+    for number in &busy {
+        println!("slot {} is in use by a run, and left alone", number.0);
+    }
+    if removed.is_empty() && busy.is_empty() {
+        println!("there is nothing to remove");
+    }
+    Ok(())
+}
+
+fn hold(name: &str) -> Result<()> {
+    let slot = testbed::slot()?;
+    let _node = Node::boot(&slot, NodeOptions::new(name, image::Kind::Base))?;
+    println!("{}", slot.number().0);
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}

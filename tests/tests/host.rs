@@ -1,0 +1,7 @@
+//! Tests on real nodes, without a cluster.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "host/node.rs"]
+mod node;
+#[path = "host/sweep.rs"]
+mod sweep;
