@@ -3,6 +3,9 @@ if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :
     if [ "$1" -ge 1 ]; then
         systemctl try-restart nodelet.service >/dev/null 2>&1 || :
+    else
+        # A unit that had failed would be listed as "not-found failed" until the next boot.
+        systemctl reset-failed nodelet.service >/dev/null 2>&1 || :
     fi
 fi
 # RPM knows no purge: the last version takes journal, identity and downloads with it. In /etc/nodelet rpm keeps an
