@@ -3,6 +3,7 @@
 mod notify;
 mod watch;
 
+use crate::host::systemd::Systemd;
 use crate::reconcile::{ReconcileError, Reconciler};
 use crate::report::log::LevelHandle;
 use crate::report::status::{LastError, Managed, Phase, Status, first_problem};
@@ -97,12 +98,18 @@ impl Daemon {
             }
         }
         notify::stopping();
-        // A package transaction that is cut off leaves half-configured packages: it may finish, as long as
-        // systemd lets it (TimeoutStopSec).
         if let Some(work) = working {
-            tracing::info!("finishing the round that is under way");
-            drop(news);
-            work.await.context("finishing the round that is under way")?;
+            if shutting_down().await {
+                // systemd would end a package transaction with everything else; it may finish, as long as
+                // TimeoutStopSec lets it.
+                tracing::info!("the machine goes down; finishing the round that is under way first");
+                drop(news);
+                work.await.context("finishing the round that is under way")?;
+            } else {
+                // It goes on without us, and the next daemon waits for the package manager's lock. Waiting
+                // here would never end when that transaction is what restarts us.
+                tracing::info!("a round is under way; a package transaction goes on by itself");
+            }
         }
         tracing::info!("nodelet stops");
         Ok(())
@@ -210,4 +217,11 @@ async fn round(
     };
     let converged = reconciler.converge(progress).await?;
     Ok(converged.map(|(planned, steps)| (planned.desired.revision, Managed::by(&planned.desired.state), steps)))
+}
+
+async fn shutting_down() -> bool {
+    match Systemd::connect().await {
+        Ok(systemd) => systemd.is_shutting_down().await,
+        Err(_) => false,
+    }
 }

@@ -109,7 +109,7 @@ impl PackageManager for Apt {
     fn transact<'a>(&'a self, transaction: &'a Transaction) -> BoxFuture<'a, Result<(), PackageError>> {
         async move {
             self.refuse_surprises(transaction).await?;
-            self.install(transaction).arg("install").args(words(transaction)).run().await?;
+            self.install(transaction).outlives_us().arg("install").args(words(transaction)).run().await?;
             Ok(())
         }
         .boxed()

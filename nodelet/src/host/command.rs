@@ -1,7 +1,9 @@
 //! Runs other programs.
 
 use std::ffi::OsStr;
-use std::process::{Output, Stdio};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
@@ -42,6 +44,7 @@ pub struct Program {
     inner: Command,
     shown: String,
     limit: Duration,
+    outlives: bool,
 }
 
 /// Package transactions with slow mirrors and disks take minutes; nothing takes longer than this.
@@ -57,7 +60,7 @@ impl Program {
             .env("LC_ALL", "C.UTF-8")
             .env("HOME", "/root")
             .stdin(Stdio::null());
-        Self { inner, shown: name.to_owned(), limit: DEFAULT_LIMIT }
+        Self { inner, shown: name.to_owned(), limit: DEFAULT_LIMIT, outlives: false }
     }
 
     /// One more argument.
@@ -92,26 +95,46 @@ impl Program {
         self
     }
 
+    /// Goes on when the daemon stops or is restarted: a package transaction that is cut off leaves
+    /// half-configured packages, and one that upgrades nodelet itself restarts it half-way.
+    #[must_use]
+    pub fn outlives_us(mut self) -> Self {
+        self.outlives = true;
+        self
+    }
+
     /// Runs it; what it printed, when it succeeded.
     pub async fn run(self) -> Result<String, CommandError> {
-        let Self { mut inner, shown, limit } = self;
+        let Self { mut inner, shown, limit, outlives } = self;
         tracing::debug!(command = shown, "running");
-        let output = match tokio::time::timeout(limit, inner.kill_on_drop(true).output()).await {
-            Ok(Ok(output)) => output,
-            Ok(Err(source)) => return Err(CommandError::Start { command: shown, source }),
-            Err(_) => return Err(CommandError::TimedOut { command: shown, limit }),
+        let start = |source| CommandError::Start { command: shown.clone(), source };
+        // Files, not pipes: writing to a pipe whose reader is gone would kill a program that outlives us.
+        let (mut stdout, mut stderr) = (tempfile::tempfile().map_err(start)?, tempfile::tempfile().map_err(start)?);
+        inner.stdout(stdout.try_clone().map_err(start)?).stderr(stderr.try_clone().map_err(start)?);
+        let mut child = inner.kill_on_drop(!outlives).spawn().map_err(start)?;
+        let Ok(status) = tokio::time::timeout(limit, child.wait()).await else {
+            child.kill().await.map_err(start)?;
+            return Err(CommandError::TimedOut { command: shown, limit });
         };
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        let status = status.map_err(start)?;
+        let stdout = text(&mut stdout).map_err(start)?;
+        if status.success() {
+            return Ok(stdout);
         }
-        Err(CommandError::Failed { command: shown, status: output.status.to_string(), message: last_words(&output) })
+        let message = last_words(&stdout, &text(&mut stderr).map_err(start)?);
+        Err(CommandError::Failed { command: shown, status: status.to_string(), message })
     }
 }
 
+fn text(file: &mut File) -> io::Result<String> {
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// The lines that say what went wrong: marked errors first, else the end of what was printed.
-fn last_words(output: &Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let stdout = String::from_utf8_lossy(&output.stdout);
+fn last_words(stdout: &str, stderr: &str) -> String {
     let marked: Vec<&str> = stderr
         .lines()
         .chain(stdout.lines())

@@ -34,7 +34,7 @@ impl Dnf {
         let words = packages.iter().map(|(name, version)| {
             version.as_ref().map_or_else(|| name.clone(), |version| format!("{name}-{version}"))
         });
-        self.dnf().arg(verb).args(words).run().await?;
+        self.dnf().outlives_us().arg(verb).args(words).run().await?;
         Ok(())
     }
 }
@@ -102,7 +102,7 @@ impl PackageManager for Dnf {
             self.change("install", &transaction.install).await?;
             self.change("downgrade", &transaction.downgrade).await?;
             if !transaction.remove.is_empty() {
-                self.dnf().args(["remove", "--noautoremove"]).args(&transaction.remove).run().await?;
+                self.dnf().outlives_us().args(["remove", "--noautoremove"]).args(&transaction.remove).run().await?;
             }
             Ok(())
         }

@@ -108,6 +108,11 @@ impl Systemd {
         Ok(units)
     }
 
+    /// Whether the machine is going down: `systemctl is-system-running` says `stopping`
+    pub async fn is_shutting_down(&self) -> bool {
+        self.manager.system_state().await.is_ok_and(|state| state == "stopping")
+    }
+
     /// `systemctl daemon-reload`
     pub async fn daemon_reload(&self) -> Result<(), SystemdError> {
         self.manager
