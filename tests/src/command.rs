@@ -101,15 +101,17 @@ pub fn ip(arguments: &str) -> Result<String> {
     run(Command::new("ip").args(arguments.split_whitespace()))
 }
 
-/// A command as a person would type it.
+/// A command as a person would type it; of a whole script only the beginning.
 pub fn show(command: &Command) -> String {
     let mut text = command.get_program().to_string_lossy().into_owned();
     for argument in command.get_args() {
         let argument = argument.to_string_lossy();
+        let short: String = argument.chars().take(100).take_while(|letter| *letter != '\n').collect();
+        let dots = if short.len() < argument.len() { "…" } else { "" };
         let _ = if argument.is_empty() || argument.contains(char::is_whitespace) {
-            write!(text, " '{argument}'")
+            write!(text, " '{short}{dots}'")
         } else {
-            write!(text, " {argument}")
+            write!(text, " {short}{dots}")
         };
     }
     text

@@ -3,5 +3,7 @@
 
 #[path = "host/node.rs"]
 mod node;
+#[path = "host/packages.rs"]
+mod packages;
 #[path = "host/sweep.rs"]
 mod sweep;

@@ -68,7 +68,7 @@ WantedBy=sysinit.target
 pub(crate) static RPM: Recipe = Recipe {
     name: "rpm",
     parent: Some(&BASE),
-    packages: &["dnf", "dnf-plugins-core", "rpm", "python3-dnf-plugin-versionlock"],
+    packages: &["dnf", "dnf-plugins-core", "rpm"],
     script: "
         cd /tmp
         rpmbuild -bb --define '_topdir /tmp/rpmbuild' /usr/lib/testbed/base-system.spec >/tmp/rpmbuild.log 2>&1 \
@@ -81,6 +81,8 @@ pub(crate) static RPM: Recipe = Recipe {
     files: &[
         File { path: "/etc/rpm/macros", mode: 0o644, content: "%_dbpath /var/lib/rpm\n" },
         File { path: "/etc/dnf/vars/releasever", mode: 0o644, content: "40\n" },
+        // Debian's package switches this plugin on, and without a repository of its own dnf then refuses to work.
+        File { path: "/etc/dnf/plugins/local.conf", mode: 0o644, content: "[main]\nenabled = 0\n" },
         File { path: "/usr/lib/testbed/base-system.spec", mode: 0o644, content: BASE_SYSTEM_SPEC },
     ],
 };
