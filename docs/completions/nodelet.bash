@@ -25,8 +25,14 @@ _nodelet() {
             nodelet,help)
                 cmd="nodelet__subcmd__help"
                 ;;
+            nodelet,history)
+                cmd="nodelet__subcmd__history"
+                ;;
             nodelet,plan)
                 cmd="nodelet__subcmd__plan"
+                ;;
+            nodelet,rollback)
+                cmd="nodelet__subcmd__rollback"
                 ;;
             nodelet,run)
                 cmd="nodelet__subcmd__run"
@@ -49,8 +55,14 @@ _nodelet() {
             nodelet__subcmd__help,help)
                 cmd="nodelet__subcmd__help__subcmd__help"
                 ;;
+            nodelet__subcmd__help,history)
+                cmd="nodelet__subcmd__help__subcmd__history"
+                ;;
             nodelet__subcmd__help,plan)
                 cmd="nodelet__subcmd__help__subcmd__plan"
+                ;;
+            nodelet__subcmd__help,rollback)
+                cmd="nodelet__subcmd__help__subcmd__rollback"
                 ;;
             nodelet__subcmd__help,run)
                 cmd="nodelet__subcmd__help__subcmd__run"
@@ -71,7 +83,7 @@ _nodelet() {
 
     case "${cmd}" in
         nodelet)
-            opts="-o -h -V --config --root --output --help --version run plan apply status validate config version help"
+            opts="-o -h -V --config --root --output --help --version run plan apply rollback history status validate config version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -161,7 +173,7 @@ _nodelet() {
             return 0
             ;;
         nodelet__subcmd__help)
-            opts="run plan apply status validate config version help"
+            opts="run plan apply rollback history status validate config version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -216,7 +228,35 @@ _nodelet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nodelet__subcmd__help__subcmd__history)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nodelet__subcmd__help__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nodelet__subcmd__help__subcmd__rollback)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -286,6 +326,36 @@ _nodelet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nodelet__subcmd__history)
+            opts="-o -h -V --config --root --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nodelet__subcmd__plan)
             opts="-o -h -V --config --root --output --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -293,6 +363,40 @@ _nodelet() {
                 return 0
             fi
             case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nodelet__subcmd__rollback)
+            opts="-o -h -V --to --config --root --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -9,6 +9,7 @@ use crate::settings::Manager;
 use nodelet_api::state::{Encoding, File, Kernel, KeySource, Package, Presence, Repository, Swap, Unit, base64_bytes};
 use nodelet_api::text::PackageVersion;
 use nodelet_api::{DesiredState, Disruption, FieldPath, Problems};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -18,7 +19,9 @@ pub struct Target {
     /// Files by path.
     pub files: BTreeMap<String, TargetFile>,
     /// Paths where nothing is to be.
-    pub absent: BTreeSet<String>,
+    pub absent: BTreeMap<String, Followers>,
+    /// Paths that left the state: once they are as they were before nodelet, nodelet owns them no more.
+    pub released: BTreeSet<String>,
     /// Packages.
     pub packages: Vec<TargetPackage>,
     /// Units.
@@ -44,12 +47,20 @@ pub struct TargetFile {
     pub group: String,
     /// What it is for.
     pub purpose: Purpose,
+    /// Units that take notice when it changes.
+    pub followers: Followers,
+    /// What its change disturbs, when the state says so.
+    pub on_change: Option<Disruption>,
+}
+
+/// Units that take notice of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Followers {
     /// Units that restart when it changes.
     pub restart: BTreeSet<String>,
     /// Units that reload when it changes.
     pub reload: BTreeSet<String>,
-    /// What its change disturbs, when the state says so.
-    pub on_change: Option<Disruption>,
 }
 
 /// What a file is for, which decides when it is written and what follows.
@@ -91,6 +102,8 @@ pub struct TargetUnit {
     pub masked: bool,
     /// Whether it runs.
     pub running: Option<bool>,
+    /// It left the state, and what nodelet did to it is taken back.
+    pub left: bool,
     /// What its change disturbs, when the state says so.
     pub on_change: Option<Disruption>,
 }
@@ -137,7 +150,8 @@ impl Resolver<'_> {
         };
         let key_path = |binary: bool| format!("{key_directory}/nodelet-{name}.{}", if binary { "gpg" } else { "asc" });
         if repository.state == Presence::Absent {
-            self.target.absent.extend([definition, key_path(false), key_path(true)]);
+            let paths = [definition, key_path(false), key_path(true)];
+            self.target.absent.extend(paths.into_iter().map(|path| (path, Followers::default())));
             return;
         }
         let (key, at) = match (self.manager, &repository.apt, &repository.dnf) {
@@ -216,8 +230,7 @@ impl Resolver<'_> {
             } else {
                 Purpose::Plain
             },
-            restart: names(&file.restart),
-            reload: names(&file.reload),
+            followers: Followers { restart: names(&file.restart), reload: names(&file.reload) },
             on_change: file.on_change,
         };
         self.place(file.path.to_string(), target);
@@ -250,7 +263,8 @@ impl Resolver<'_> {
         for (path, content, at) in contents.chain(dropins).collect::<Vec<_>>() {
             if let Some(text) = self.text(content, &at) {
                 let file = system_file(text.into_bytes(), Purpose::Unit);
-                self.place(path, TargetFile { restart: restart(), on_change: unit.on_change, ..file });
+                let followers = Followers { restart: restart(), ..Followers::default() };
+                self.place(path, TargetFile { followers, on_change: unit.on_change, ..file });
             }
         }
         self.target.units.push(TargetUnit {
@@ -258,6 +272,7 @@ impl Resolver<'_> {
             enabled: unit.enabled,
             masked: unit.masked,
             running: unit.running,
+            left: false,
             on_change: unit.on_change,
         });
     }
@@ -310,8 +325,7 @@ fn system_file(content: Vec<u8>, purpose: Purpose) -> TargetFile {
         owner: "root".into(),
         group: "root".into(),
         purpose,
-        restart: BTreeSet::new(),
-        reload: BTreeSet::new(),
+        followers: Followers::default(),
         on_change: None,
     }
 }
@@ -374,7 +388,7 @@ mod tests {
         assert!(sources.contains("Signed-By: /etc/apt/keyrings/nodelet-r.asc\n"), "{sources}");
         assert!(!sources.contains("${"), "{sources}");
         assert_eq!(apt.packages[0].name, "containerd");
-        assert!(apt.absent.contains("/etc/apt/sources.list.d/old.sources"));
+        assert!(apt.absent.contains_key("/etc/apt/sources.list.d/old.sources"));
 
         let dnf = resolved(Manager::Dnf, &[("/keys/r.asc", "-----BEGIN")]).unwrap();
         let repo = String::from_utf8(dnf.files["/etc/yum.repos.d/r.repo"].content.clone()).unwrap();
@@ -393,7 +407,7 @@ mod tests {
         let target = resolved(Manager::Apt, &[]).unwrap();
         let dropin = &target.files["/etc/systemd/system/a.service.d/1.conf"];
         assert_eq!(
-            (dropin.purpose.clone(), dropin.restart.iter().map(String::as_str).collect::<Vec<_>>()),
+            (dropin.purpose.clone(), dropin.followers.restart.iter().map(String::as_str).collect::<Vec<_>>()),
             (Purpose::Unit, vec!["a.service"])
         );
     }

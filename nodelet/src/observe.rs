@@ -55,7 +55,7 @@ pub async fn observe(
     if !target.packages.is_empty() {
         observed.packages = packages.installed().await?;
     }
-    for path in target.files.keys().chain(&target.absent) {
+    for path in target.files.keys().chain(target.absent.keys()) {
         let seen = files::look(&root.join(path)).map_err(|source| ObserveError::File { path: path.clone(), source })?;
         observed.files.insert(path.clone(), seen);
     }
@@ -78,7 +78,8 @@ pub async fn observe(
 
 /// The units of the target, and those that its files restart or reload.
 fn unit_names(target: &Target) -> Vec<String> {
-    let by_files = target.files.values().flat_map(|file| file.restart.iter().chain(&file.reload));
+    let followers = target.files.values().map(|file| &file.followers).chain(target.absent.values());
+    let by_files = followers.flat_map(|followers| followers.restart.iter().chain(&followers.reload));
     let names: BTreeSet<&String> = target.units.iter().map(|unit| &unit.name).chain(by_files).collect();
     names.into_iter().cloned().collect()
 }

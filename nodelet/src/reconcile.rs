@@ -1,16 +1,21 @@
 //! One round: read the state, look at the host, plan, apply, look again.
 
-use crate::apply::{ApplyError, Hands, apply};
+use crate::apply::{ApplyError, Hands, Pending, apply, own, pending, undo};
 use crate::desired::{Target, resolve};
 use crate::facts::Facts;
 use crate::host::packages::{self, PackageError, PackageManager};
 use crate::host::systemd::{Systemd, SystemdError};
 use crate::observe::{ObserveError, Observed, observe};
 use crate::plan::{Plan, PlanError, headline, plan};
+use crate::prune;
 use crate::root::Root;
 use crate::settings::Settings;
-use crate::source::{Desired, InvalidState, local_file};
+use crate::source::{Desired, InvalidState, local_file, wanted};
+use crate::store::{End, Exclusive, Good, Kind, Owned, Pin, Store, StoreError, Transaction};
+use jiff::Timestamp;
 use nodelet_api::Problems;
+use nodelet_api::text::PackageVersion;
+use std::time::{Duration, Instant};
 
 /// What ended a round.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +38,26 @@ pub enum ReconcileError {
     /// The way there can't be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A step failed.
+    /// A step failed, and everything that the plan had done was undone.
+    #[error("{0}; everything was undone")]
+    Undone(ApplyError),
+    /// A step failed, and so did something of the undoing.
+    #[error("{error}; undoing failed too, and a person must look:\n{}", left.join("\n"))]
+    Stuck {
+        /// What failed first.
+        error: ApplyError,
+        /// What could not be undone.
+        left: Vec<String>,
+    },
+    /// Another nodelet is at work for too long.
+    #[error("another nodelet is still changing this host: see `nodelet status`, and try again when it is done")]
+    Busy,
+    /// There is no state to go back to.
+    #[error("there is no such good state to go back to: `nodelet history` shows what was applied")]
+    NothingGood,
+    /// nodelet's own records.
     #[error(transparent)]
-    Apply(#[from] ApplyError),
+    Store(#[from] StoreError),
     /// All the steps succeeded, and the host is still not as wanted.
     #[error("after applying, there is still something to do: {0}; does another program undo it?")]
     NotConverged(String),
@@ -51,7 +73,11 @@ impl ReconcileError {
             Self::Systemd(_) => "SystemdUnreachable",
             Self::Observe(_) => "ObserveFailed",
             Self::Plan(_) => "PlanRefused",
-            Self::Apply(_) => "StepFailed",
+            Self::Undone(_) => "StepFailed",
+            Self::Stuck { .. } => "UndoFailed",
+            Self::Store(_) => "RecordsFailed",
+            Self::Busy => "Busy",
+            Self::NothingGood => "NothingGood",
             Self::NotConverged(_) => "NotConverged",
         }
     }
@@ -90,13 +116,26 @@ impl Reconciler {
 
     /// Reads the state and plans. `None` when there is no state file.
     pub async fn plan(&self) -> Result<Option<Planned>, ReconcileError> {
+        let store = Store::open(&self.root)?;
+        let pending = store.unfinished()?.as_ref().map(pending).unwrap_or_default();
+        self.plan_with(&store, &store.owned()?, &pending).await
+    }
+
+    async fn plan_with(
+        &self,
+        store: &Store,
+        owned: &Owned,
+        pending: &Pending,
+    ) -> Result<Option<Planned>, ReconcileError> {
         let path = self.settings.state.file.as_str();
-        let Some(desired) = local_file(&self.root, path.as_ref())? else { return Ok(None) };
+        let Some(local) = local_file(&self.root, path.as_ref())? else { return Ok(None) };
+        let desired = wanted(local, store.pin()?.as_ref());
         let facts = Facts::gather(&self.root, &self.settings.node.name);
-        let target =
-            resolve(&desired.state, self.packages.kind(), &facts, &self.root).map_err(ReconcileError::Unresolved)?;
+        let resolved = resolve(&desired.state, self.packages.kind(), &facts, &self.root);
+        let mut target = resolved.map_err(ReconcileError::Unresolved)?;
+        prune::extend(&mut target, owned, self.settings.packages.prune, &store.blobs())?;
         let observed = observe(&target, &self.root, self.packages.as_ref(), self.systemd.as_ref()).await?;
-        let plan = plan(&target, &observed, self.packages.kind())?;
+        let plan = plan(&target, &observed, pending, self.packages.kind())?;
         Ok(Some(Planned { desired, target, observed, plan }))
     }
 
@@ -105,24 +144,139 @@ impl Reconciler {
         &self,
         mut progress: impl FnMut(usize, usize, &str),
     ) -> Result<Option<(Planned, usize)>, ReconcileError> {
+        let store = Store::open(&self.root)?;
+        let _exclusive = self.exclusive(&store, &mut progress).await?;
+        let mut owned = store.owned()?;
+        let (mut transaction, mut pending) = self.recover(&store).await?;
         let mut done = 0;
-        for _ in 0..ROUNDS {
-            let Some(planned) = self.plan().await? else { return Ok(None) };
+        for _ in 0..=ROUNDS {
+            let Some(planned) = self.plan_with(&store, &owned, &pending).await? else { return Ok(None) };
             if planned.plan.is_empty() {
+                own(
+                    &mut owned,
+                    transaction.as_ref().map_or(&[], Transaction::parts),
+                    &planned.target,
+                    &planned.observed,
+                );
+                if owned != store.owned()? {
+                    store.set_owned(&owned)?;
+                }
+                if let Some(transaction) = &mut transaction {
+                    transaction.ended(End::Done)?;
+                }
+                if store.good()?.first().is_none_or(|good| good.revision != planned.desired.revision) {
+                    store.add_good(good(&planned))?;
+                }
                 return Ok(Some((planned, done)));
             }
-            let hands = Hands { root: &self.root, packages: self.packages.as_ref(), systemd: self.systemd.as_ref() };
-            apply(&planned.plan, &planned.target, hands, &mut progress).await?;
+            if done > 0 && transaction.as_ref().is_some_and(|transaction| transaction.parts().len() > ROUNDS) {
+                let step = planned
+                    .plan
+                    .steps
+                    .first()
+                    .map(|step| format!("{} because {}", headline(&step.action), step.reason));
+                return Err(ReconcileError::NotConverged(step.unwrap_or_default()));
+            }
+            let current = match &mut transaction {
+                Some(transaction) => transaction,
+                None => transaction.insert(begin(&store, &planned.desired)?),
+            };
+            let blobs = store.blobs();
+            let Planned { plan, target, observed, .. } = &planned;
+            let result = apply(plan, target, observed, self.hands(), &blobs, current, &mut progress).await;
+            if let Err(error) = result {
+                return Err(self.take_back(&store, current, error).await?);
+            }
+            pending = Pending::default();
             done += planned.plan.steps.len();
         }
-        match self.plan().await? {
-            None => Ok(None),
-            Some(planned) => match planned.plan.steps.first() {
-                None => Ok(Some((planned, done))),
-                Some(step) => {
-                    Err(ReconcileError::NotConverged(format!("{} because {}", headline(&step.action), step.reason)))
-                }
-            },
+        Err(ReconcileError::NotConverged("the plan doesn't come to an end".into()))
+    }
+
+    /// Waits for another nodelet that is at work, as long as for the package manager's lock.
+    async fn exclusive(
+        &self,
+        store: &Store,
+        progress: &mut impl FnMut(usize, usize, &str),
+    ) -> Result<Exclusive, ReconcileError> {
+        let limit = Instant::now() + Duration::from_secs(self.settings.packages.lock_timeout_seconds.into());
+        loop {
+            if let Some(exclusive) = store.exclusive()? {
+                return Ok(exclusive);
+            }
+            if Instant::now() > limit {
+                return Err(ReconcileError::Busy);
+            }
+            progress(0, 0, "wait for another nodelet that is at work");
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
+
+    /// Keeps the host away from the state file's revision until that changes. The good state that it goes to: the
+    /// one named, or the newest other one.
+    pub fn roll_back(&self, to: Option<&str>, reason: &str) -> Result<Good, ReconcileError> {
+        let store = Store::open(&self.root)?;
+        let path = self.settings.state.file.as_str();
+        let away_from = local_file(&self.root, path.as_ref())?.map(|local| local.revision).unwrap_or_default();
+        let fits = |good: &Good| to.map_or(good.revision != away_from, |to| good.revision == to);
+        let good = store.good()?.into_iter().find(fits).ok_or(ReconcileError::NothingGood)?;
+        store.set_pin(Some(&Pin { away_from, good: good.clone(), reason: reason.into() }))?;
+        Ok(good)
+    }
+
+    /// Goes on with what was under way when nodelet last stopped: an undo is finished, anything else continues.
+    async fn recover(&self, store: &Store) -> Result<(Option<Transaction>, Pending), ReconcileError> {
+        let Some(mut transaction) = store.unfinished()? else { return Ok((None, Pending::default())) };
+        if let Some(reason) = transaction.undoing_because().map(str::to_owned) {
+            tracing::warn!(transaction = transaction.record.number, "finishing an undo that was cut off");
+            let left = undo(&transaction, self.hands(), &store.blobs()).await;
+            transaction.ended(if left.is_empty() { End::Undone(reason) } else { End::Stuck(left.join("; ")) })?;
+            return Ok((None, Pending::default()));
+        }
+        tracing::warn!(transaction = transaction.record.number, "going on with a change that was cut off");
+        let pending = pending(&transaction);
+        Ok((Some(transaction), pending))
+    }
+
+    /// Undoes a transaction whose step failed; the error to report.
+    async fn take_back(
+        &self,
+        store: &Store,
+        transaction: &mut Transaction,
+        error: ApplyError,
+    ) -> Result<ReconcileError, StoreError> {
+        let reason = error.to_string();
+        transaction.undoing(&reason)?;
+        let left = undo(transaction, self.hands(), &store.blobs()).await;
+        if left.is_empty() {
+            transaction.ended(End::Undone(reason))?;
+            return Ok(ReconcileError::Undone(error));
+        }
+        transaction.ended(End::Stuck(format!("{reason}; {}", left.join("; "))))?;
+        Ok(ReconcileError::Stuck { error, left })
+    }
+
+    fn hands(&self) -> Hands<'_> {
+        Hands { root: &self.root, packages: self.packages.as_ref(), systemd: self.systemd.as_ref() }
+    }
+}
+
+/// The state that the host has now, with the versions that are installed.
+fn good(planned: &Planned) -> Good {
+    let mut state = planned.desired.state.clone();
+    for (package, target) in state.packages.iter_mut().zip(&planned.target.packages) {
+        let installed = planned.observed.packages.get(&target.name).map(|installed| installed.version.as_str());
+        if let Some(Ok(version)) = installed.filter(|_| target.present).map(PackageVersion::try_from) {
+            package.version = Some(version);
+            package.allow_downgrade = true;
+        }
+    }
+    Good { revision: planned.desired.revision.clone(), state, at: Timestamp::now() }
+}
+
+fn begin(store: &Store, desired: &Desired) -> Result<Transaction, StoreError> {
+    let last = store.history()?.into_iter().rev().find(|summary| summary.end == Some(End::Done));
+    let known = last.is_some_and(|summary| summary.record.revision == desired.revision);
+    let kind = if known { Kind::Repair } else { Kind::Apply };
+    store.begin(kind, &desired.revision, &desired.origin)
 }

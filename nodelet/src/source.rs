@@ -1,6 +1,7 @@
 //! Where the desired state comes from. For now that is the local file alone.
 
 use crate::root::Root;
+use crate::store::Pin;
 use nodelet_api::{DesiredState, Problem, Problems, from_toml};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 pub struct Desired {
     /// The state.
     pub state: DesiredState,
-    /// The file that it was read from.
-    pub origin: PathBuf,
+    /// Where it comes from, in words: the file, or why it is another one.
+    pub origin: String,
     /// A short name for this content: the beginning of its hash.
     pub revision: String,
 }
@@ -55,7 +56,19 @@ pub fn local_file(root: &Root, path: &Path) -> Result<Option<Desired>, InvalidSt
         }
     };
     let state: DesiredState = from_toml(&text).map_err(invalid)?;
-    Ok(Some(Desired { revision: revision_of(&state), state, origin }))
+    Ok(Some(Desired { revision: revision_of(&state), state, origin: origin.display().to_string() }))
+}
+
+/// The state that is wanted: the local file's, or the last good one while the host is kept away from that.
+pub fn wanted(local: Desired, pin: Option<&Pin>) -> Desired {
+    match pin {
+        Some(pin) if pin.away_from == local.revision => Desired {
+            state: pin.good.state.clone(),
+            origin: format!("the last good state; {} has revision {}, {}", local.origin, pin.away_from, pin.reason),
+            revision: pin.good.revision.clone(),
+        },
+        _ => local,
+    }
 }
 
 /// A name for a state by its content: comments, order of fields and spacing don't change it.

@@ -2,7 +2,9 @@
 
 mod apply;
 mod config;
+mod history;
 mod plan;
+mod rollback;
 mod run;
 mod status;
 mod validate;
@@ -62,6 +64,10 @@ enum Command {
     Plan(plan::Options),
     /// Converge once.
     Apply(apply::Options),
+    /// Go back to the last good state, and stay there until the state file changes.
+    Rollback(rollback::Options),
+    /// List what was applied when, by which revision, with the result.
+    History,
     /// Show whether the node is converged, and what it waits for.
     Status,
     /// Check state files or configuration files; print every mistake with line and column.
@@ -84,6 +90,8 @@ pub fn execute(cli: Cli) -> ExitCode {
         Command::Run => run::execute(&global),
         Command::Plan(options) => plan::execute(&global, &options),
         Command::Apply(options) => apply::execute(&global, &options),
+        Command::Rollback(options) => rollback::execute(&global, &options),
+        Command::History => history::execute(&global),
         Command::Status => status::execute(&global),
         Command::Validate(options) => validate::execute(&global, &options),
         Command::Config => config::execute(&global),

@@ -2,18 +2,24 @@
 
 use super::command::Program;
 use super::dpkg;
-use super::packages::{InstalledPackages, PackageError, PackageManager, Transaction};
+use super::packages::{InstalledPackages, PackageError, PackageManager, Transaction, WayBack};
 use crate::root::Root;
-use crate::settings::{self, Manager};
+use crate::settings::{self, Manager, Prune};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+
+/// Packages that were downloaded; they are kept, so that a change can be undone when its repository is gone.
+const ARCHIVES: &str = "/var/cache/nodelet/archives";
 
 /// apt on this host.
 #[derive(Debug)]
 pub struct Apt {
     status_file: PathBuf,
+    updates: PathBuf,
+    archives: PathBuf,
+    purge: bool,
     lock_timeout_seconds: u32,
     may_remove: BTreeSet<String>,
 }
@@ -23,6 +29,9 @@ impl Apt {
     pub fn new(root: &Root, settings: &settings::Packages) -> Self {
         Self {
             status_file: root.join("/var/lib/dpkg/status"),
+            updates: root.join("/var/lib/dpkg/updates"),
+            archives: root.join(ARCHIVES),
+            purge: settings.prune == Prune::Purge,
             lock_timeout_seconds: settings.lock_timeout_seconds,
             may_remove: settings.may_remove.iter().map(ToString::to_string).collect(),
         }
@@ -40,14 +49,48 @@ impl Apt {
             .args(["-o", "Dpkg::Options::=--force-confdef"])
             .args(["-o", "Dpkg::Options::=--force-confold"])
             .args(["-o", "APT::Get::AutomaticRemove=false"])
+            .args(["-o", &format!("Dir::Cache::archives={}", self.archives.display())])
     }
 
     fn install(&self, transaction: &Transaction) -> Program {
         let mut program = self.apt_get().args(["--no-install-recommends", "--allow-change-held-packages"]);
+        if self.purge {
+            program = program.arg("--purge");
+        }
         if !transaction.downgrade.is_empty() {
             program = program.arg("--allow-downgrades");
         }
         program
+    }
+
+    /// apt makes this only for its own default.
+    fn make_archives(&self) -> Result<(), PackageError> {
+        let partial = self.archives.join("partial");
+        std::fs::create_dir_all(&partial)
+            .map_err(|source| PackageError::Database { path: partial.display().to_string(), source })
+    }
+
+    /// Finishes what a crash or a power cut interrupted: apt refuses to work before that is done.
+    async fn repair(&self) -> Result<(), PackageError> {
+        let interrupted = std::fs::read_dir(&self.updates).is_ok_and(|mut entries| entries.next().is_some());
+        let status = std::fs::read_to_string(&self.status_file).unwrap_or_default();
+        if interrupted || dpkg::has_unfinished(&status) {
+            tracing::warn!("dpkg was interrupted; finishing what it was doing");
+            let program = Program::new("dpkg").env("DEBIAN_FRONTEND", "noninteractive").outlives_us();
+            program.args(["--configure", "-a", "--force-confdef", "--force-confold"]).run().await?;
+        }
+        Ok(())
+    }
+
+    /// The kept file of a package, or how apt names it in a repository.
+    fn find_version(&self, name: &str, version: &str) -> String {
+        let prefix = format!("{name}_{}_", version.replace(':', "%3a"));
+        let kept = std::fs::read_dir(&self.archives).into_iter().flatten().flatten().find(|entry| {
+            let file = entry.file_name();
+            let file = file.to_string_lossy();
+            file.starts_with(&prefix) && file.ends_with(".deb")
+        });
+        kept.map_or_else(|| format!("{name}={version}"), |entry| entry.path().display().to_string())
     }
 
     async fn refuse_surprises(&self, transaction: &Transaction) -> Result<(), PackageError> {
@@ -108,8 +151,31 @@ impl PackageManager for Apt {
 
     fn transact<'a>(&'a self, transaction: &'a Transaction) -> BoxFuture<'a, Result<(), PackageError>> {
         async move {
+            self.make_archives()?;
+            self.repair().await?;
             self.refuse_surprises(transaction).await?;
             self.install(transaction).outlives_us().arg("install").args(words(transaction)).run().await?;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn restore<'a>(&'a self, before: &'a BTreeMap<String, String>) -> BoxFuture<'a, Result<(), PackageError>> {
+        async move {
+            self.make_archives()?;
+            // What can't be finished is replaced below.
+            if let Err(error) = self.repair().await {
+                tracing::warn!(%error, "finishing the interrupted transaction failed; going back without it");
+            }
+            let way = WayBack::find(&self.installed().await?, before);
+            if way.is_empty() {
+                return Ok(());
+            }
+            let install = way.install.iter().map(|(name, version)| self.find_version(name, version));
+            let words = install.chain(way.remove.iter().map(|name| format!("{name}-")));
+            let program =
+                self.apt_get().outlives_us().args(["--no-install-recommends", "--allow-change-held-packages"]);
+            program.args(["--allow-downgrades", "--purge", "install"]).args(words).run().await?;
             Ok(())
         }
         .boxed()

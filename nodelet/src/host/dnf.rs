@@ -1,11 +1,11 @@
 //! dnf and rpm.
 
 use super::command::{CommandError, Program};
-use super::packages::{Installed, InstalledPackages, PackageError, PackageManager, Transaction};
+use super::packages::{Installed, InstalledPackages, PackageError, PackageManager, Transaction, WayBack};
 use crate::settings::{self, Manager};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// dnf on this host.
@@ -23,7 +23,7 @@ impl Dnf {
     /// dnf that never asks. It waits for its own lock without a limit, so that the limit is ours.
     fn dnf(&self) -> Program {
         let limit = Duration::from_secs(3600 + u64::from(self.lock_timeout_seconds));
-        Program::new("dnf").args(["-q", "-y"]).limit(limit)
+        Program::new("dnf").args(["-q", "-y", "--setopt=keepcache=1"]).limit(limit)
     }
 
     /// Runs one verb over packages with their versions; without packages nothing.
@@ -103,6 +103,27 @@ impl PackageManager for Dnf {
             self.change("downgrade", &transaction.downgrade).await?;
             if !transaction.remove.is_empty() {
                 self.dnf().outlives_us().args(["remove", "--noautoremove"]).args(&transaction.remove).run().await?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn restore<'a>(&'a self, before: &'a BTreeMap<String, String>) -> BoxFuture<'a, Result<(), PackageError>> {
+        async move {
+            let now = self.installed().await?;
+            let way = WayBack::find(&now, before);
+            let older = |(name, version): &(String, String)| {
+                now.get(name).is_some_and(|is| rpm_version::rpm_evr_compare(version, &is.version).is_lt())
+            };
+            let (down, up): (Vec<_>, Vec<_>) = way.install.into_iter().partition(older);
+            let versioned = |packages: Vec<(String, String)>| {
+                packages.into_iter().map(|(name, version)| (name, Some(version))).collect::<Vec<_>>()
+            };
+            self.change("downgrade", &versioned(down)).await?;
+            self.change("install", &versioned(up)).await?;
+            if !way.remove.is_empty() {
+                self.dnf().outlives_us().args(["remove", "--noautoremove"]).args(&way.remove).run().await?;
             }
             Ok(())
         }

@@ -8,6 +8,14 @@ pub fn parse_status(text: &str) -> InstalledPackages {
     text.split("\n\n").filter_map(stanza).collect()
 }
 
+/// Whether a package was left half-way.
+pub fn has_unfinished(text: &str) -> bool {
+    let half = ["unpacked", "half-configured", "half-installed", "triggers-pending", "triggers-awaited"];
+    text.lines()
+        .filter_map(|line| line.strip_prefix("Status: "))
+        .any(|status| half.iter().any(|word| status.ends_with(word)))
+}
+
 fn stanza(text: &str) -> Option<(String, Installed)> {
     let (mut name, mut version, mut status) = (None, None, None);
     for line in text.lines() {

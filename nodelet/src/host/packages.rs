@@ -71,8 +71,33 @@ pub trait PackageManager: Send + Sync {
     fn refresh<'a>(&'a self, repositories: &'a BTreeSet<String>) -> BoxFuture<'a, Result<(), PackageError>>;
     /// Installs and removes in one go.
     fn transact<'a>(&'a self, transaction: &'a Transaction) -> BoxFuture<'a, Result<(), PackageError>>;
+    /// Brings everything back to these versions: the packages that were installed before a transaction.
+    fn restore<'a>(&'a self, before: &'a BTreeMap<String, String>) -> BoxFuture<'a, Result<(), PackageError>>;
     /// Holds a package at its version, or lets it go.
     fn hold<'a>(&'a self, package: &'a str, hold: bool) -> BoxFuture<'a, Result<(), PackageError>>;
+}
+
+/// What must change to get from what is installed back to what was.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct WayBack {
+    /// Packages with the versions that they had.
+    pub(super) install: Vec<(String, String)>,
+    /// Packages that were not there.
+    pub(super) remove: Vec<String>,
+}
+
+impl WayBack {
+    pub(super) fn find(now: &InstalledPackages, before: &BTreeMap<String, String>) -> Self {
+        let differs = |(name, version): &(&String, &String)| now.get(*name).is_none_or(|is| is.version != **version);
+        Self {
+            install: before.iter().filter(differs).map(|(name, version)| (name.clone(), version.clone())).collect(),
+            remove: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.install.is_empty() && self.remove.is_empty()
+    }
 }
 
 /// The package manager that the settings name, or that the host has.
@@ -89,4 +114,20 @@ pub fn choose(root: &Root, settings: &settings::Packages) -> Result<Box<dyn Pack
         Manager::Dnf => Box::new(Dnf::new(settings)),
         _ => Box::new(Apt::new(root, settings)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_names_only_what_differs() {
+        let is = |version: &str| Installed { version: version.into(), held: false };
+        let now = BTreeMap::from([("same".into(), is("1")), ("up".into(), is("2")), ("new".into(), is("1"))]);
+        let before =
+            BTreeMap::from([("same".into(), "1".into()), ("up".into(), "1".into()), ("gone".into(), "3".into())]);
+        let way = WayBack::find(&now, &before);
+        assert_eq!(way.install, [("gone".to_owned(), "3".to_owned()), ("up".to_owned(), "1".to_owned())]);
+        assert_eq!(way.remove, ["new"]);
+    }
 }

@@ -1,6 +1,7 @@
 //! systemd over D-Bus. Each method says which `systemctl` command it stands for.
 
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use zbus::OwnedObjectPath;
@@ -42,7 +43,7 @@ pub enum SystemdError {
 }
 
 /// A unit as systemd sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitSeen {
     /// `loaded`, `not-found`, `masked`, …
     pub load: String,
@@ -50,6 +51,23 @@ pub struct UnitSeen {
     pub active: String,
     /// `enabled`, `disabled`, `static`, `masked`, …; empty when there is no unit file.
     pub file: String,
+}
+
+impl UnitSeen {
+    /// It runs, or is about to.
+    pub fn is_up(&self) -> bool {
+        matches!(self.active.as_str(), "active" | "activating" | "reloading" | "refreshing")
+    }
+
+    /// It can't be started.
+    pub fn is_masked(&self) -> bool {
+        self.file.starts_with("masked") || self.load == "masked"
+    }
+
+    /// It starts at boot.
+    pub fn is_enabled(&self) -> bool {
+        matches!(self.file.as_str(), "enabled" | "enabled-runtime" | "alias")
+    }
 }
 
 /// How a job is asked for.

@@ -7,16 +7,17 @@ mod units;
 
 pub use render::{Style, headline, render};
 
-use crate::desired::{Purpose, Target, TargetFile};
+use crate::apply::Pending;
+use crate::desired::{Followers, Purpose, Target, TargetFile};
 use crate::host::files::{self, Seen};
 use crate::observe::Observed;
 use crate::settings::Manager;
 use nodelet_api::Disruption;
-use serde::Serialize;
-use std::collections::BTreeSet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is to be done, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// The steps.
@@ -33,7 +34,7 @@ impl Plan {
 }
 
 /// One step of a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// What is done.
@@ -46,7 +47,7 @@ pub struct Step {
 }
 
 /// What a step does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Action {
     /// Puts a file in its place.
@@ -105,20 +106,20 @@ pub enum Action {
 }
 
 /// A package before and after.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageChange {
     /// Its name.
     pub name: String,
     /// The version that is installed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// What becomes of it.
     pub to: PackageGoal,
 }
 
 /// What becomes of a package.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PackageGoal {
     /// It is installed, in whatever version the repositories have.
@@ -132,7 +133,7 @@ pub enum PackageGoal {
 }
 
 /// What is done with a unit, named as `systemctl` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "systemctl's own verbs")]
 pub enum UnitChange {
@@ -171,39 +172,71 @@ pub enum PlanError {
     },
 }
 
-/// Computes the steps from what is there to what is wanted.
-pub fn plan(target: &Target, observed: &Observed, manager: Manager) -> Result<Plan, PlanError> {
-    let mut steps = Vec::new();
-    let mut changed: Vec<(&String, &TargetFile)> = Vec::new();
+/// Computes the steps from what is there to what is wanted. `pending` is what an earlier plan left undone and no
+/// difference shows.
+pub fn plan(target: &Target, observed: &Observed, pending: &Pending, manager: Manager) -> Result<Plan, PlanError> {
+    let mut changed = Changed::default();
     let mut writes = Vec::new();
     for (path, file) in &target.files {
         if let Some(reason) = file_difference(path, file, observed)? {
-            let disruption = file.on_change.unwrap_or_else(|| file_disruption(file));
+            let disruption = file.on_change.unwrap_or_else(|| follower_disruption(&file.followers));
             writes.push((file, Step { action: Action::WriteFile { path: path.clone() }, reason, disruption }));
-            changed.push((path, file));
+            changed.note(path, &file.followers);
+            changed.units |= file.purpose == Purpose::Unit;
+        }
+    }
+    let mut steps = units::stops_before_files(target, observed);
+    for (path, followers) in &target.absent {
+        if observed.files.get(path).is_some_and(|seen| *seen != Seen::Absent) {
+            let left = target.released.contains(path);
+            let reason = if left { "it left the state" } else { "the state wants it absent" }.into();
+            let disruption = follower_disruption(followers);
+            steps.push(Step { action: Action::RemoveFile { path: path.clone() }, reason, disruption });
+            changed.note(path, followers);
+            changed.units |= path.starts_with("/etc/systemd/system/");
         }
     }
     let is_repository = |file: &TargetFile| matches!(file.purpose, Purpose::Repository(_));
-
-    for path in &target.absent {
-        if observed.files.get(path).is_some_and(|seen| *seen != Seen::Absent) {
-            steps.push(quiet(Action::RemoveFile { path: path.clone() }, "the state wants it absent".into()));
-        }
-    }
+    let repositories = writes.iter().filter_map(|(file, _)| repository(file)).collect();
     steps.extend(writes.iter().filter(|(file, _)| is_repository(file)).map(|(_, step)| step.clone()));
     let package_steps = packages::steps(target, observed, manager)?;
-    if let Some(refresh) = refresh(&changed, target, !package_steps.is_empty()) {
-        steps.push(refresh);
-    }
+    steps.extend(refresh(repositories, target, !package_steps.is_empty()));
     steps.extend(package_steps);
     steps.extend(writes.into_iter().filter(|(file, _)| !is_repository(file)).map(|(_, step)| step));
     steps.extend(kernel(target, observed));
-    if changed.iter().any(|(_, file)| file.purpose == Purpose::Unit) {
+    if changed.units || pending.daemon_reload {
         steps.push(quiet(Action::DaemonReload, "unit files change".into()));
     }
-    steps.extend(units::steps(target, observed, &changed));
+    steps.extend(units::steps(target, observed, &changed, pending));
     let disruption = steps.iter().map(|step| step.disruption).max().unwrap_or_default();
     Ok(Plan { steps, disruption })
+}
+
+/// Files that change, by the units that take notice.
+#[derive(Default)]
+struct Changed<'a> {
+    restart: BTreeMap<&'a str, Vec<&'a str>>,
+    reload: BTreeMap<&'a str, Vec<&'a str>>,
+    /// Unit files are among them.
+    units: bool,
+}
+
+impl<'a> Changed<'a> {
+    fn note(&mut self, path: &'a str, followers: &'a Followers) {
+        for unit in &followers.restart {
+            self.restart.entry(unit).or_default().push(path);
+        }
+        for unit in &followers.reload {
+            self.reload.entry(unit).or_default().push(path);
+        }
+    }
+}
+
+fn repository(file: &TargetFile) -> Option<String> {
+    match &file.purpose {
+        Purpose::Repository(name) => Some(name.clone()),
+        _ => None,
+    }
 }
 
 fn quiet(action: Action, reason: String) -> Step {
@@ -212,10 +245,10 @@ fn quiet(action: Action, reason: String) -> Step {
 
 /// A file's own change disturbs nothing; the restart or reload that follows it does, and is a step itself.
 /// The class is on the file too, so that a plan shows where it comes from.
-fn file_disruption(file: &TargetFile) -> Disruption {
-    if !file.restart.is_empty() {
+fn follower_disruption(followers: &Followers) -> Disruption {
+    if !followers.restart.is_empty() {
         Disruption::Restart
-    } else if !file.reload.is_empty() {
+    } else if !followers.reload.is_empty() {
         Disruption::Reload
     } else {
         Disruption::None
@@ -248,16 +281,11 @@ fn file_difference(path: &str, file: &TargetFile, observed: &Observed) -> Result
 
 /// Lists are read again for repositories that change, and for all of ours when packages change: what they
 /// held when they were last read may be long gone.
-fn refresh(changed: &[(&String, &TargetFile)], target: &Target, packages_change: bool) -> Option<Step> {
-    let name = |file: &TargetFile| match &file.purpose {
-        Purpose::Repository(name) => Some(name.clone()),
-        _ => None,
-    };
-    let new: BTreeSet<String> = changed.iter().filter_map(|(_, file)| name(file)).collect();
+fn refresh(changed: BTreeSet<String>, target: &Target, packages_change: bool) -> Option<Step> {
     let (names, reason) = if packages_change {
-        (target.files.values().filter_map(name).collect(), "packages change")
+        (target.files.values().filter_map(repository).collect(), "packages change")
     } else {
-        (new, "their definition changes")
+        (changed, "their definition changes")
     };
     (!names.is_empty()).then(|| quiet(Action::RefreshRepositories { names }, reason.into()))
 }

@@ -139,8 +139,7 @@ fn diff(step: &Step, target: &Target, observed: &Observed, style: Style) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::{Purpose, TargetFile};
-    use std::collections::BTreeSet;
+    use crate::desired::{Followers, Purpose, TargetFile};
 
     fn shown(mode: u32, style: Style) -> String {
         let path = "/etc/a".to_owned();
@@ -150,8 +149,7 @@ mod tests {
             owner: "root".into(),
             group: "root".into(),
             purpose: Purpose::Plain,
-            restart: BTreeSet::new(),
-            reload: BTreeSet::new(),
+            followers: Followers::default(),
             on_change: None,
         };
         let mut target = Target::default();

@@ -17,8 +17,7 @@ fn file(content: &str, restart: &[&str]) -> TargetFile {
         owner,
         group,
         purpose: Purpose::Plain,
-        restart: restart.iter().map(ToString::to_string).collect(),
-        reload: BTreeSet::new(),
+        followers: Followers { restart: restart.iter().map(ToString::to_string).collect(), ..Followers::default() },
         on_change: None,
     }
 }
@@ -40,7 +39,14 @@ fn package(name: &str, version: Option<&str>) -> TargetPackage {
 }
 
 fn unit(name: &str) -> TargetUnit {
-    TargetUnit { name: name.into(), enabled: Some(true), masked: false, running: Some(true), on_change: None }
+    TargetUnit {
+        name: name.into(),
+        enabled: Some(true),
+        masked: false,
+        running: Some(true),
+        left: false,
+        on_change: None,
+    }
 }
 
 fn unit_seen(active: &str, file: &str) -> UnitSeen {
@@ -48,7 +54,7 @@ fn unit_seen(active: &str, file: &str) -> UnitSeen {
 }
 
 fn shown(target: &Target, observed: &Observed) -> Vec<String> {
-    let plan = plan(target, observed, Manager::Apt).unwrap();
+    let plan = plan(target, observed, &Pending::default(), Manager::Apt).unwrap();
     plan.steps.iter().map(|step| format!("{} ({})", render::headline(&step.action), step.reason)).collect()
 }
 
@@ -95,7 +101,7 @@ fn what_is_as_wanted_needs_no_step() {
     observed.packages.insert("a".into(), Installed { version: "1.9".into(), held: false });
     observed.packages.insert("b".into(), Installed { version: "7".into(), held: false });
     observed.units.insert("a.service".into(), unit_seen("active", "enabled"));
-    assert!(plan(&target, &observed, Manager::Apt).unwrap().is_empty());
+    assert!(plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap().is_empty());
 }
 
 #[test]
@@ -109,7 +115,7 @@ fn one_difference_is_one_step() {
         assert_eq!(shown(&target, &observed), [format!("write /etc/a.conf ({reason})")]);
     }
     observed.files.insert("/etc/a.conf".into(), Seen::Other("a directory"));
-    let error = plan(&target, &observed, Manager::Apt).unwrap_err().to_string();
+    let error = plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap_err().to_string();
     assert!(error.starts_with("/etc/a.conf is a directory"), "{error}");
 }
 
@@ -140,7 +146,7 @@ fn units_follow_their_wanted_state() {
     for (wanted, there, expected) in table {
         target.units = vec![wanted];
         observed.units.insert("a.service".into(), there.clone());
-        let plan = plan(&target, &observed, Manager::Apt).unwrap();
+        let plan = plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap();
         let steps: Vec<String> = plan.steps.iter().map(|step| render::headline(&step.action)).collect();
         assert_eq!(steps, expected, "{there:?}");
     }
@@ -162,11 +168,11 @@ fn versions_go_down_only_where_asked() {
     let mut target = Target { packages: vec![package("a", Some("1.0"))], ..Target::default() };
     let mut observed = Observed::default();
     observed.packages.insert("a".into(), Installed { version: "1.10".into(), held: false });
-    let error = plan(&target, &observed, Manager::Apt).unwrap_err();
+    let error = plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap_err();
     assert_eq!(error, PlanError::Downgrade { name: "a".into(), installed: "1.10".into(), wanted: "1.0".into() });
     target.packages[0].allow_downgrade = true;
     assert_eq!(shown(&target, &observed), ["downgrade a 1.10 to 1.0 (a 1.10 is installed, 1.0 is wanted)"]);
-    assert_eq!(plan(&target, &observed, Manager::Apt).unwrap().disruption, Disruption::Restart);
+    assert_eq!(plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap().disruption, Disruption::Restart);
 }
 
 #[test]
@@ -174,6 +180,38 @@ fn an_rpm_may_be_named_without_its_release() {
     let target = Target { packages: vec![package("a", Some("1.0"))], ..Target::default() };
     let mut observed = Observed::default();
     observed.packages.insert("a".into(), Installed { version: "1.0-3".into(), held: false });
-    assert!(plan(&target, &observed, Manager::Dnf).unwrap().is_empty());
-    assert!(!plan(&target, &observed, Manager::Apt).is_ok_and(|plan| plan.is_empty()));
+    assert!(plan(&target, &observed, &Pending::default(), Manager::Dnf).unwrap().is_empty());
+    assert!(!plan(&target, &observed, &Pending::default(), Manager::Apt).is_ok_and(|plan| plan.is_empty()));
+}
+
+#[test]
+fn a_restart_that_was_cut_off_is_still_done() {
+    let target = Target { units: vec![unit("a.service")], ..Target::default() };
+    let mut observed = Observed::default();
+    observed.units.insert("a.service".into(), unit_seen("active", "enabled"));
+    let pending = Pending { daemon_reload: true, units: BTreeMap::from([("a.service".into(), UnitChange::Restart)]) };
+    let plan = plan(&target, &observed, &pending, Manager::Apt).unwrap();
+    let steps: Vec<String> = plan.steps.iter().map(|step| render::headline(&step.action)).collect();
+    assert_eq!(steps, ["reload systemd's units", "restart a.service"]);
+}
+
+#[test]
+fn what_left_the_state_is_stopped_before_its_file_goes() {
+    let mut target = Target::default();
+    let path = "/etc/systemd/system/a.service".to_owned();
+    target.absent.insert(path.clone(), Followers::default());
+    target.released.insert(path.clone());
+    target.units.push(TargetUnit { enabled: Some(false), running: Some(false), left: true, ..unit("a.service") });
+    let mut observed = Observed::default();
+    observed.files.insert(path, seen("x", 0o644));
+    observed.units.insert("a.service".into(), unit_seen("active", "enabled"));
+    assert_eq!(
+        shown(&target, &observed),
+        [
+            "stop a.service (it left the state)",
+            "disable a.service (it left the state)",
+            "remove /etc/systemd/system/a.service (it left the state)",
+            "reload systemd's units (unit files change)",
+        ]
+    );
 }

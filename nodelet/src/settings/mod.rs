@@ -55,6 +55,8 @@ pub struct Packages {
     /// How long to wait, in seconds, for another program that holds the package manager's lock.
     #[schemars(range(min = 1, max = 86400))]
     pub lock_timeout_seconds: u32,
+    /// What becomes of a package that nodelet installed, once the state doesn't name it any more.
+    pub prune: Prune,
     /// Packages that a transaction may remove although the state doesn't ask for it.
     pub may_remove: Vec<PackageName>,
 }
@@ -70,6 +72,19 @@ pub enum Manager {
     Apt,
     /// dnf and rpm.
     Dnf,
+}
+
+/// What becomes of packages that left the state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Prune {
+    /// They are removed; their configuration files stay.
+    #[default]
+    Remove,
+    /// They are removed with their configuration files (with dnf the same as `remove`).
+    Purge,
+    /// They stay.
+    Keep,
 }
 
 /// When the node is checked.
@@ -120,7 +135,7 @@ impl Default for State {
 impl Default for Packages {
     fn default() -> Self {
         // Ten minutes: unattended-upgrades and the first boot's own package runs take a few.
-        Self { manager: Manager::Auto, lock_timeout_seconds: 600, may_remove: Vec::new() }
+        Self { manager: Manager::Auto, lock_timeout_seconds: 600, prune: Prune::Remove, may_remove: Vec::new() }
     }
 }
 

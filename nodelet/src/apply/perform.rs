@@ -1,26 +1,12 @@
-//! Does what a plan says, step by step.
+//! Does one step.
 
 use crate::desired::Target;
 use crate::host::files;
 use crate::host::kernel;
 use crate::host::packages::{PackageManager, Transaction};
 use crate::host::systemd::{Job, Systemd};
-use crate::plan::{Action, PackageChange, PackageGoal, Plan, Step, UnitChange, headline};
+use crate::plan::{Action, PackageChange, PackageGoal, UnitChange};
 use crate::root::Root;
-
-/// A step that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("step {number} of {total}, {headline}: {cause}")]
-pub struct ApplyError {
-    /// Which one, from 1.
-    pub number: usize,
-    /// Of how many.
-    pub total: usize,
-    /// What it does.
-    pub headline: String,
-    /// Why it failed.
-    pub cause: String,
-}
 
 /// What the steps act on.
 #[derive(Clone, Copy)]
@@ -33,31 +19,11 @@ pub struct Hands<'a> {
     pub systemd: Option<&'a Systemd>,
 }
 
-/// Does all the steps in order; the first that fails ends it. `progress` hears of each before it begins.
-pub async fn apply(
-    plan: &Plan,
-    target: &Target,
-    hands: Hands<'_>,
-    mut progress: impl FnMut(usize, usize, &str),
-) -> Result<(), ApplyError> {
-    let total = plan.steps.len();
-    for (index, step) in plan.steps.iter().enumerate() {
-        let (number, headline) = (index + 1, headline(&step.action));
-        progress(number, total, &headline);
-        let result = perform(step, target, hands).await;
-        result.map_err(|cause| {
-            tracing::error!(step = number, of = total, what = headline, error = cause, "step failed");
-            ApplyError { number, total, headline: headline.clone(), cause }
-        })?;
-        tracing::info!(step = number, of = total, reason = step.reason, "{headline}");
-    }
-    Ok(())
-}
-
-async fn perform(step: &Step, target: &Target, hands: Hands<'_>) -> Result<(), String> {
+/// Does it; the error is in words.
+pub(super) async fn perform(action: &Action, target: &Target, hands: Hands<'_>) -> Result<(), String> {
     let Hands { root, packages, systemd } = hands;
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    match &step.action {
+    match action {
         Action::WriteFile { path } => {
             let file = target.files.get(path).ok_or("the plan and the state don't belong together")?;
             let (uid, gid) = (files::user_number(&file.owner)?, files::group_number(&file.group)?);

@@ -1,0 +1,35 @@
+//! What a transaction that was cut off still owes: the restart of a unit whose file it had written already can't
+//! be seen in a difference any more.
+
+use crate::plan::{Action, UnitChange};
+use crate::store::Transaction;
+use std::collections::BTreeMap;
+
+/// Actions that no difference shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// systemd must read its units again.
+    pub daemon_reload: bool,
+    /// Units that must restart or reload.
+    pub units: BTreeMap<String, UnitChange>,
+}
+
+/// What is pending: restarts and reloads of the last part that were not done, once anything of that part was.
+pub fn pending(transaction: &Transaction) -> Pending {
+    let mut pending = Pending::default();
+    let Some((number, part)) = transaction.parts().iter().enumerate().next_back() else { return pending };
+    if !(0..part.plan.steps.len()).any(|step| transaction.step_state(number, step).0) {
+        return pending;
+    }
+    for (index, step) in part.plan.steps.iter().enumerate() {
+        let (_, done) = transaction.step_state(number, index);
+        match &step.action {
+            Action::DaemonReload if !done => pending.daemon_reload = true,
+            Action::Unit { name, change: change @ (UnitChange::Restart | UnitChange::Reload) } if !done => {
+                pending.units.insert(name.clone(), *change);
+            }
+            _ => {}
+        }
+    }
+    pending
+}

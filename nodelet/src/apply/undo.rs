@@ -1,0 +1,126 @@
+//! Undoes a transaction: what its steps touched becomes what it was. Goes on when something fails, and reports
+//! everything that did.
+
+use super::perform::{Hands, perform};
+use crate::desired::Target;
+use crate::host::files;
+use crate::host::kernel;
+use crate::host::systemd::{Job, UnitSeen};
+use crate::plan::{Action, UnitChange};
+use crate::store::{Blobs, FileBefore, Part, Transaction};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Undoes all steps that were begun, the last part first. What failed, in words; nothing when all is as it was.
+pub async fn undo(transaction: &Transaction, hands: Hands<'_>, blobs: &Blobs) -> Vec<String> {
+    let mut errors = Vec::new();
+    for (number, part) in transaction.parts().iter().enumerate().rev() {
+        let begun: Vec<&Action> = part
+            .plan
+            .steps
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| transaction.step_state(number, *index).0)
+            .map(|(_, step)| &step.action)
+            .collect();
+        undo_part(part, &begun, hands, blobs, &mut errors).await;
+    }
+    errors
+}
+
+async fn undo_part(part: &Part, begun: &[&Action], hands: Hands<'_>, blobs: &Blobs, errors: &mut Vec<String>) {
+    let mut note = |what: String, result: Result<(), String>| match result {
+        Ok(()) => tracing::info!("undone: {what}"),
+        Err(error) => errors.push(format!("{what}: {error}")),
+    };
+    if let (Some(versions), true) =
+        (&part.before.packages, begun.iter().any(|action| matches!(action, Action::ChangePackages { .. })))
+    {
+        let restored = hands.packages.restore(versions).await.map_err(|error| error.to_string());
+        note("packages back to the versions before".into(), restored);
+    }
+    let mut unit_files = false;
+    for action in begun.iter().rev() {
+        match action {
+            Action::WriteFile { path } | Action::RemoveFile { path } => {
+                if let Some(before) = part.before.files.get(path) {
+                    unit_files |= path.starts_with("/etc/systemd/system/");
+                    note(format!("{path} as it was"), put_back(path, before, hands, blobs));
+                }
+            }
+            Action::HoldPackage { name } | Action::UnholdPackage { name } => {
+                let held = part.before.holds.get(name).copied().unwrap_or_default();
+                let result = hands.packages.hold(name, held).await.map_err(|error| error.to_string());
+                note(format!("{name} {}", if held { "held" } else { "not held" }), result);
+            }
+            Action::SetParameter { key, .. } => {
+                if let Some(value) = part.before.sysctl.get(key) {
+                    let result = kernel::set_parameter(hands.root, key, value).map_err(|error| error.to_string());
+                    note(format!("{key} = {value}"), result);
+                }
+            }
+            _ => {}
+        }
+    }
+    if unit_files {
+        note("systemd's units read again".into(), perform(&Action::DaemonReload, &Target::default(), hands).await);
+    }
+    undo_units(part, begun, hands, &mut note).await;
+}
+
+fn put_back(path: &str, before: &FileBefore, hands: Hands<'_>, blobs: &Blobs) -> Result<(), String> {
+    let place = hands.root.join(path);
+    match before {
+        FileBefore::Absent => files::remove(&place).map_err(|error| error.to_string()),
+        FileBefore::File { content, mode, uid, gid } => {
+            let content = blobs.get(content).map_err(|error| error.to_string())?;
+            files::place(&place, &content, *mode, *uid, *gid).map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// Enablement first; then what ran before runs, with its old files, and what did not run doesn't.
+async fn undo_units(
+    part: &Part,
+    begun: &[&Action],
+    hands: Hands<'_>,
+    note: &mut impl FnMut(String, Result<(), String>),
+) {
+    let Some(systemd) = hands.systemd else { return };
+    let names: Vec<String> = part.before.units.keys().cloned().collect();
+    let now: BTreeMap<String, UnitSeen> = systemd.units(&names).await.unwrap_or_default();
+    let restarted: BTreeSet<&str> = begun
+        .iter()
+        .filter_map(|action| match action {
+            Action::Unit { name, change: UnitChange::Restart | UnitChange::Start | UnitChange::Reload } => {
+                Some(name.as_str())
+            }
+            _ => None,
+        })
+        .collect();
+    for (name, before) in &part.before.units {
+        let now = now.get(name).cloned().unwrap_or_default();
+        let result = match (before.is_masked(), now.is_masked()) {
+            (true, false) => Some(("masked", systemd.mask(name).await)),
+            (false, true) => Some(("unmasked", systemd.unmask(name).await)),
+            _ => None,
+        };
+        let result = result.or(match (before.is_enabled(), now.is_enabled()) {
+            (true, false) => Some(("enabled", systemd.enable(name).await)),
+            (false, true) => Some(("disabled", systemd.disable(name).await)),
+            _ => None,
+        });
+        if let Some((word, result)) = result {
+            note(format!("{name} {word}"), result.map_err(|error| error.to_string()));
+        }
+        let job = match (before.is_up(), now.is_up()) {
+            (true, true) if restarted.contains(name.as_str()) => Some(Job::Restart),
+            (true, false) => Some(Job::Restart),
+            (false, true) => Some(Job::Stop),
+            _ => None,
+        };
+        if let Some(job) = job {
+            let result = systemd.job(job, name).await.map_err(|error| error.to_string());
+            note(format!("{name} {}", if job == Job::Stop { "stopped" } else { "running as before" }), result);
+        }
+    }
+}

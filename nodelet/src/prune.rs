@@ -1,0 +1,57 @@
+//! What left the state: what nodelet placed goes away, and what it found in its place comes back. What it never
+//! placed is never touched.
+
+use crate::desired::{Purpose, Target, TargetFile, TargetPackage, TargetUnit};
+use crate::settings::Prune;
+use crate::store::{Blobs, FileBefore, Owned, StoreError};
+use std::collections::BTreeSet;
+
+/// Adds what must be taken back to a target.
+pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) -> Result<(), StoreError> {
+    for (path, file) in &owned.files {
+        if target.files.contains_key(path) || target.absent.contains_key(path) {
+            continue;
+        }
+        target.released.insert(path.clone());
+        match &file.before {
+            FileBefore::Absent => drop(target.absent.insert(path.clone(), file.followers.clone())),
+            FileBefore::File { content, mode, uid, gid } => {
+                let file = TargetFile {
+                    content: blobs.get(content)?,
+                    mode: *mode,
+                    owner: uid.to_string(),
+                    group: gid.to_string(),
+                    purpose: if file.unit_file { Purpose::Unit } else { Purpose::Plain },
+                    followers: file.followers.clone(),
+                    on_change: None,
+                };
+                target.files.insert(path.clone(), file);
+            }
+        }
+    }
+    let named: BTreeSet<String> = target.packages.iter().map(|package| package.name.clone()).collect();
+    if policy != Prune::Keep {
+        target.packages.extend(owned.packages.difference(&named).map(|name| TargetPackage {
+            name: name.clone(),
+            present: false,
+            version: None,
+            hold: false,
+            allow_downgrade: false,
+            on_change: None,
+        }));
+    }
+    let named: BTreeSet<String> = target.units.iter().map(|unit| unit.name.clone()).collect();
+    for (name, unit) in owned.units.iter().filter(|(name, _)| !named.contains(*name)) {
+        // A unit that nodelet only started goes on running, unless its unit file goes with it.
+        let file_goes = target.released.contains(&format!("/etc/systemd/system/{name}"));
+        target.units.push(TargetUnit {
+            name: name.clone(),
+            enabled: unit.enabled.then_some(false),
+            masked: false,
+            running: file_goes.then_some(false),
+            left: true,
+            on_change: None,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! One change of the host, from the plan to its end, written down so that a crash at any moment leaves enough
+//! to go on from or to undo.
+//!
+//! A transaction is a directory. `record.json` says whose it is; `part-N.json` holds a plan with what was there
+//! before it; `log` grows by a line before and after each step. A second part comes when a plan follows a plan:
+//! after a crash, or because packages brought units that could not be seen before.
+
+use super::{StoreError, failed, read, write};
+use crate::host::systemd::UnitSeen;
+use crate::plan::Plan;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Why a transaction came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// The desired state changed.
+    Apply,
+    /// The host had drifted from a state that was applied before.
+    Repair,
+    /// A person, or a failed check, asked for the last good state.
+    Rollback,
+}
+
+/// Whose transaction it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Its number; they only grow.
+    pub number: u64,
+    /// Why.
+    pub kind: Kind,
+    /// The revision that it leads to.
+    pub revision: String,
+    /// Where that came from.
+    pub source: String,
+    /// When it began.
+    pub started: Timestamp,
+}
+
+/// A plan of a transaction, with what was there before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The plan.
+    pub plan: Plan,
+    /// What was there.
+    pub before: Before,
+}
+
+/// What was there before a plan, as far as its steps touch it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Before {
+    /// Files by path.
+    pub files: BTreeMap<String, FileBefore>,
+    /// All installed packages with their versions, when the plan changes any.
+    pub packages: Option<BTreeMap<String, String>>,
+    /// Which of the plan's packages were held.
+    pub holds: BTreeMap<String, bool>,
+    /// Units.
+    pub units: BTreeMap<String, UnitSeen>,
+    /// Kernel parameters.
+    pub sysctl: BTreeMap<String, String>,
+}
+
+/// What was at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FileBefore {
+    /// Nothing.
+    Absent,
+    /// A file.
+    File {
+        /// The name of its content among the blobs.
+        content: String,
+        /// Its permission bits.
+        mode: u32,
+        /// Its user's number.
+        uid: u32,
+        /// Its group's number.
+        gid: u32,
+    },
+}
+
+/// How a transaction ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum End {
+    /// All steps succeeded.
+    Done,
+    /// A step failed, and everything was undone.
+    Undone(String),
+    /// A step failed, and so did something of the undoing: a person must look.
+    Stuck(String),
+}
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "event")]
+enum Event {
+    Begun { part: usize, step: usize, at: Timestamp },
+    Done { part: usize, step: usize, at: Timestamp },
+    Undoing { reason: String, at: Timestamp },
+    Ended { end: End, at: Timestamp },
+}
+
+/// A transaction as `nodelet history` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Whose it is.
+    #[serde(flatten)]
+    pub record: Record,
+    /// How many steps were done.
+    pub steps: usize,
+    /// How it ended; `None` while it is under way.
+    pub end: Option<End>,
+    /// When it ended.
+    pub ended: Option<Timestamp>,
+}
+
+/// A transaction.
+#[derive(Debug)]
+pub struct Transaction {
+    directory: PathBuf,
+    /// Whose it is.
+    pub record: Record,
+    parts: Vec<Part>,
+    events: Vec<Event>,
+    log: File,
+}
+
+impl Transaction {
+    pub(super) fn begin(
+        directory: &Path,
+        number: u64,
+        kind: Kind,
+        revision: &str,
+        source: &str,
+    ) -> Result<Self, StoreError> {
+        let record =
+            Record { number, kind, revision: revision.into(), source: source.into(), started: Timestamp::now() };
+        write(&directory.join("record.json"), &record)?;
+        let log = open_log(directory)?;
+        Ok(Self { directory: directory.to_owned(), record, parts: Vec::new(), events: Vec::new(), log })
+    }
+
+    /// Reads one; `None` for a directory whose record was never completed: nothing was done in it.
+    pub(super) fn open(directory: &Path) -> Result<Option<Self>, StoreError> {
+        let Some(record) = read(&directory.join("record.json"))? else { return Ok(None) };
+        let mut parts = Vec::new();
+        while let Some(part) = read(&directory.join(format!("part-{}.json", parts.len())))? {
+            parts.push(part);
+        }
+        let path = directory.join("log");
+        let text = std::fs::read_to_string(&path).map_err(failed("reading", &path))?;
+        // A power cut may leave half of the last line: what it would have said did not count yet.
+        let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        Ok(Some(Self { directory: directory.to_owned(), record, parts, events, log: open_log(directory)? }))
+    }
+
+    /// Adds a plan and what is there before it; nothing is done before this is on disk.
+    pub fn add_part(&mut self, plan: &Plan, before: Before) -> Result<usize, StoreError> {
+        let part = Part { plan: plan.clone(), before };
+        write(&self.directory.join(format!("part-{}.json", self.parts.len())), &part)?;
+        self.parts.push(part);
+        Ok(self.parts.len() - 1)
+    }
+
+    /// A step begins.
+    pub fn step_begins(&mut self, part: usize, step: usize) -> Result<(), StoreError> {
+        self.note(Event::Begun { part, step, at: Timestamp::now() })
+    }
+
+    /// A step is done.
+    pub fn step_done(&mut self, part: usize, step: usize) -> Result<(), StoreError> {
+        self.note(Event::Done { part, step, at: Timestamp::now() })
+    }
+
+    /// From here on it is undone.
+    pub fn undoing(&mut self, reason: &str) -> Result<(), StoreError> {
+        self.note(Event::Undoing { reason: reason.into(), at: Timestamp::now() })
+    }
+
+    /// It has ended.
+    pub fn ended(&mut self, end: End) -> Result<(), StoreError> {
+        self.note(Event::Ended { end, at: Timestamp::now() })
+    }
+
+    fn note(&mut self, event: Event) -> Result<(), StoreError> {
+        let path = self.directory.join("log");
+        let mut line = serde_json::to_vec(&event).map_err(|error| failed("writing", &path)(error.into()))?;
+        line.push(b'\n');
+        self.log.write_all(&line).and_then(|()| self.log.sync_data()).map_err(failed("writing", &path))?;
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// Its plans.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Whether a step was begun, and whether it was done.
+    pub fn step_state(&self, part: usize, step: usize) -> (bool, bool) {
+        let mut state = (false, false);
+        for event in &self.events {
+            match event {
+                Event::Begun { part: p, step: s, .. } if (*p, *s) == (part, step) => state.0 = true,
+                Event::Done { part: p, step: s, .. } if (*p, *s) == (part, step) => state.1 = true,
+                _ => {}
+            }
+        }
+        state
+    }
+
+    /// Why it is being undone, if it is.
+    pub fn undoing_because(&self) -> Option<&str> {
+        self.events.iter().find_map(|event| match event {
+            Event::Undoing { reason, .. } => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+
+    /// How it ended, if it did.
+    pub fn end(&self) -> Option<&End> {
+        self.events.iter().find_map(|event| match event {
+            Event::Ended { end, .. } => Some(end),
+            _ => None,
+        })
+    }
+
+    /// What `nodelet history` shows of it.
+    pub fn summary(&self) -> Summary {
+        let ended = self.events.iter().find_map(|event| match event {
+            Event::Ended { at, .. } => Some(*at),
+            _ => None,
+        });
+        let steps = self.events.iter().filter(|event| matches!(event, Event::Done { .. })).count();
+        Summary { record: self.record.clone(), steps, end: self.end().cloned(), ended }
+    }
+}
+
+fn open_log(directory: &Path) -> Result<File, StoreError> {
+    let path = directory.join("log");
+    OpenOptions::new().create(true).append(true).open(&path).map_err(failed("opening", &path))
+}
