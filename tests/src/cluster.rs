@@ -1,1 +1,284 @@
-//! soon
+//! A control plane of real programs on this machine, and real kubelets on test nodes.
+//!
+//! etcd and the other programs listen where only this machine is, the API server on the bridge's address, where nodes
+//! and the host reach it alike. Authorization is `Node,RBAC` with `NodeRestriction`, so that what nodes may do is
+//! tested for real.
+
+mod certificates;
+mod component;
+mod join;
+mod pods;
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::command::run;
+use crate::kubernetes::{self, Binaries};
+use crate::node::where_evidence_goes;
+use crate::{Slot, slot};
+use certificates::Authority;
+
+pub use component::Component;
+pub use join::{JoinOptions, TOKEN, node_is_ready};
+pub use pods::{BUSYBOX, PAUSE};
+
+/// Cold, the API server needs 5 s; a machine that is busy with compiling needs longer.
+const START_LIMIT: Duration = Duration::from_mins(2);
+/// The first address of this range is the API server's, as pods see it.
+const SERVICES: &str = "10.96.0.0/16";
+
+/// A running control plane.
+#[derive(Debug)]
+pub struct Cluster {
+    slot: Arc<Slot>,
+    binaries: Binaries,
+    dir: PathBuf,
+    authority: Authority,
+    /// The store. Stop it and the API server answers nothing.
+    pub etcd: Component,
+    /// The API server.
+    pub api_server: Component,
+    /// Controllers, among them the one that approves and the one that signs kubelets' certificates.
+    pub controller_manager: Component,
+    /// The scheduler.
+    pub scheduler: Component,
+}
+
+/// The control plane that all tests of this process share.
+pub fn cluster() -> Result<Shared> {
+    static CLUSTER: OnceLock<Result<Arc<Cluster>, String>> = OnceLock::new();
+    CLUSTER
+        .get_or_init(|| {
+            slot().and_then(|slot| Cluster::start(&slot)).map(Arc::new).map_err(|error| format!("{error:#}"))
+        })
+        .clone()
+        .map(Shared)
+        .map_err(|error| anyhow!(error))
+}
+
+/// A test's hold on the shared control plane. When the test fails, the control plane's logs are kept beside its nodes'.
+#[derive(Debug)]
+pub struct Shared(Arc<Cluster>);
+
+impl Deref for Shared {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.0
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.keep_evidence();
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts a control plane in this slot and waits until it serves. One for each slot.
+    pub fn start(slot: &Arc<Slot>) -> Result<Self> {
+        let binaries = kubernetes::binaries()?;
+        let start = Instant::now();
+        let dir = slot.dir().join("cluster");
+        fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+        let authority = Authority::new(&dir, slot.number().gateway())?;
+        let cluster = Self {
+            etcd: etcd(slot, &binaries, &dir),
+            api_server: api_server(slot, &binaries, &dir),
+            controller_manager: controller_manager(slot, &binaries, &dir),
+            scheduler: scheduler(slot, &binaries, &dir),
+            slot: Arc::clone(slot),
+            binaries,
+            dir,
+            authority,
+        };
+        for user in ["admin", "controller-manager", "scheduler"] {
+            let kubeconfig = cluster.authority.kubeconfig(&cluster.url(), user)?;
+            let path = cluster.dir.join(format!("{user}.conf"));
+            fs::write(&path, kubeconfig).with_context(|| format!("writing {}", path.display()))?;
+        }
+        cluster.etcd.start()?;
+        cluster.api_server.start()?;
+        cluster.wait_until_ready()?;
+        join::allow(&cluster)?;
+        cluster.controller_manager.start()?;
+        cluster.scheduler.start()?;
+        eprintln!(
+            "the control plane ({}, {}) serves after {:.1} s",
+            cluster.binaries.version(),
+            cluster.url(),
+            start.elapsed().as_secs_f32()
+        );
+        Ok(cluster)
+    }
+
+    /// Where nodes and the host find the API server.
+    pub fn url(&self) -> String {
+        format!("https://{}:6443", self.address())
+    }
+
+    /// The API server's address, on the slot's bridge.
+    pub fn address(&self) -> Ipv4Addr {
+        self.slot.number().gateway()
+    }
+
+    /// The slot that it is in.
+    pub fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
+    /// The programs that it is made of.
+    pub fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    /// Credentials of a cluster administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("admin.conf")
+    }
+
+    /// The certificate authority's certificate.
+    pub fn authority_certificate(&self) -> &str {
+        self.authority.certificate()
+    }
+
+    /// A kubeconfig for any user and groups, with a client certificate that the cluster's authority signed.
+    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<String> {
+        self.authority.kubeconfig_for(&self.url(), user, groups)
+    }
+
+    /// A client of an administrator. Each test makes its own: a client belongs to the runtime that it was made in.
+    pub async fn client(&self) -> Result<Client> {
+        let path = self.kubeconfig();
+        let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("reading {}", path.display()))?;
+        client_of(kubeconfig).await
+    }
+
+    /// A client of any user, see [`Self::kubeconfig_for`].
+    pub async fn client_for(&self, user: &str, groups: &[&str]) -> Result<Client> {
+        let text = self.kubeconfig_for(user, groups)?;
+        client_of(Kubeconfig::from_yaml(&text).context("reading the kubeconfig just made")?).await
+    }
+
+    /// `kubectl` as an administrator; the words are its arguments. Returns its standard output.
+    pub fn kubectl(&self, words: &[&str]) -> Result<String> {
+        run(Command::new(self.binaries.program("kubectl")).arg("--kubeconfig").arg(self.kubeconfig()).args(words))
+    }
+
+    /// `kubectl apply` of a manifest (YAML or JSON).
+    pub fn apply(&self, manifest: &str) -> Result<String> {
+        let mut command = Command::new(self.binaries.program("kubectl"));
+        command.arg("--kubeconfig").arg(self.kubeconfig()).args(["apply", "-f", "-"]);
+        let done = crate::command::output(&mut command, Some(manifest.as_bytes()), START_LIMIT)?;
+        anyhow::ensure!(done.success(), "kubectl apply failed:\n{}\nof:\n{manifest}", done.text());
+        Ok(done.stdout)
+    }
+
+    /// Waits until the API server says that it is ready, for example after a restart.
+    pub fn wait_until_ready(&self) -> Result<()> {
+        self.api_server.wait_until("the API server to be ready", START_LIMIT, || {
+            self.kubectl(&["get", "--raw", "/readyz", "--request-timeout=5s"])
+        })
+    }
+
+    /// Copies the logs to where the failing test's evidence goes, and says so.
+    fn keep_evidence(&self) {
+        let dir = where_evidence_goes().join("control-plane");
+        let copied = fs::create_dir_all(&dir).and_then(|()| {
+            for part in [&self.etcd, &self.api_server, &self.controller_manager, &self.scheduler] {
+                if let Some(name) = part.log().file_name() {
+                    fs::copy(part.log(), dir.join(name))?;
+                }
+            }
+            let objects = self.kubectl(&["get", "nodes,pods,events,csr", "-A", "-o", "yaml"]);
+            fs::write(dir.join("objects.yaml"), objects.unwrap_or_else(|error| format!("{error:#}")))
+        });
+        match copied {
+            Ok(()) => eprintln!("the control plane's logs are in {}", dir.display()),
+            Err(error) => eprintln!("keeping the control plane's logs: {error}"),
+        }
+    }
+}
+
+async fn client_of(kubeconfig: Kubeconfig) -> Result<Client> {
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .context("using the kubeconfig")?;
+    // By default a 429, such as an eviction that a budget forbids, is retried for five minutes before anybody hears
+    // of it. A test wants the answer.
+    config.default_retry = false;
+    Client::try_from(config).context("making a client")
+}
+
+fn etcd(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component {
+    let client = format!("http://{}:2379", slot.number().loopback());
+    let peer = format!("http://{}:2380", slot.number().loopback());
+    Component::new("etcd", slot, binaries.program("etcd"), dir)
+        .flag("data-dir", dir.join("etcd").display())
+        .flag("listen-client-urls", &client)
+        .flag("advertise-client-urls", &client)
+        .flag("listen-peer-urls", &peer)
+        .flag("initial-advertise-peer-urls", &peer)
+        .flag("initial-cluster", format!("default={peer}"))
+        // Nothing here must survive the machine itself, and every sync costs a test milliseconds.
+        .flag("unsafe-no-fsync", true)
+}
+
+fn api_server(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component {
+    let file = |name: &str| dir.join(name).display().to_string();
+    let address = slot.number().gateway();
+    Component::new("kube-apiserver", slot, binaries.program("kube-apiserver"), dir)
+        .flag("etcd-servers", format!("http://{}:2379", slot.number().loopback()))
+        .flag("bind-address", address)
+        .flag("advertise-address", address)
+        .flag("secure-port", 6443)
+        .flag("authorization-mode", "Node,RBAC")
+        .flag("enable-admission-plugins", "NodeRestriction")
+        .flag("enable-bootstrap-token-auth", true)
+        .flag("allow-privileged", true)
+        .flag("anonymous-auth", false)
+        .flag("client-ca-file", file("ca.crt"))
+        .flag("tls-cert-file", file("apiserver.crt"))
+        .flag("tls-private-key-file", file("apiserver.key"))
+        .flag("kubelet-client-certificate", file("apiserver-kubelet.crt"))
+        .flag("kubelet-client-key", file("apiserver-kubelet.key"))
+        .flag("kubelet-preferred-address-types", "InternalIP")
+        .flag("service-account-issuer", "https://kubernetes.default.svc")
+        .flag("service-account-key-file", file("service-account.pub"))
+        .flag("service-account-signing-key-file", file("service-account.key"))
+        .flag("service-cluster-ip-range", SERVICES)
+        // Long-running requests would hold a stop up for a minute.
+        .flag("shutdown-delay-duration", "0s")
+}
+
+fn controller_manager(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component {
+    let file = |name: &str| dir.join(name).display().to_string();
+    Component::new("kube-controller-manager", slot, binaries.program("kube-controller-manager"), dir)
+        .flag("kubeconfig", file("controller-manager.conf"))
+        .flag("bind-address", slot.number().loopback())
+        .flag("leader-elect", false)
+        .flag("controllers", "*,bootstrapsigner,tokencleaner")
+        .flag("use-service-account-credentials", true)
+        .flag("service-account-private-key-file", file("service-account.key"))
+        .flag("root-ca-file", file("ca.crt"))
+        .flag("cluster-signing-cert-file", file("ca.crt"))
+        .flag("cluster-signing-key-file", file("ca.key"))
+}
+
+fn scheduler(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component {
+    Component::new("kube-scheduler", slot, binaries.program("kube-scheduler"), dir)
+        .flag("kubeconfig", dir.join("scheduler.conf").display())
+        .flag("bind-address", slot.number().loopback())
+        .flag("leader-elect", false)
+}

@@ -1,1 +1,74 @@
-//! soon
+//! nodelet's own packages, built from this checkout, in a repository that nodes can install them from.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, anyhow};
+use packaging::product::{Format, Sources};
+
+use crate::image::Kind;
+use crate::repository::Repository;
+use crate::{Node, NodeOptions, Slot, paths, slot};
+use std::sync::Arc;
+
+/// An older version of the same program, for tests of an upgrade. Only the package's version differs.
+pub const OLDER: &str = "0.0.1";
+
+/// The repository with nodelet's packages, as this checkout builds them, and [`OLDER`] ones. Made once in a process.
+pub fn repository() -> Result<&'static Repository> {
+    static REPOSITORY: OnceLock<Result<Repository, String>> = OnceLock::new();
+    REPOSITORY
+        .get_or_init(|| slot().and_then(|slot| build(&slot)).map_err(|error| format!("{error:#}")))
+        .as_ref()
+        .map_err(|error| anyhow!(error.clone()))
+}
+
+/// The version that this checkout builds.
+pub fn version() -> Result<String> {
+    Sources::new(paths::checkout()).version(None)
+}
+
+/// Builds the packages and the repository into a slot's directory.
+pub fn build(slot: &Arc<Slot>) -> Result<Repository> {
+    let program = paths::program("nodelet")?;
+    let sources = Sources::new(paths::checkout());
+    let out = slot.dir().join("nodelet-packages");
+    let mut files: Vec<PathBuf> = Vec::new();
+    for version in [OLDER.to_owned(), sources.version(None)?] {
+        let built = sources
+            .build(&program, &version, &[Format::Deb, Format::Rpm], &out)
+            .with_context(|| format!("building nodelet's packages around {}", program.display()))?;
+        files.extend(built);
+    }
+    let mut repository = Repository::new("nodelet", slot.dir().join("nodelet-repository"))?;
+    repository.publish_files(&files)?;
+    Ok(repository)
+}
+
+/// Boots a node that has nodelet's repository configured, and nodelet not yet installed.
+pub fn node(name: &str, image: Kind) -> Result<Node> {
+    let repository = repository()?;
+    let node = Node::boot(&slot()?, NodeOptions::new(name, image).bind(repository.dir(), repository.bound_at()))?;
+    let base = format!("file://{}", repository.bound_at());
+    if image == Kind::Rpm {
+        repository.add_to_dnf(&node, &base)?;
+    } else {
+        repository.add_to_apt(&node, &base)?;
+        node.run(&["apt-get", "update", "-qq"])?;
+    }
+    Ok(node)
+}
+
+/// Installs nodelet as an administrator would, with apt or dnf; a version of it, or the newest.
+pub fn install(node: &Node, version: Option<&str>) -> Result<()> {
+    let dnf = node.exists("/usr/bin/dnf")?;
+    let command = match (dnf, version) {
+        (true, None) => "dnf install -y nodelet".to_owned(),
+        (true, Some(version)) => format!("dnf install -y nodelet-{version}"),
+        (false, None) => "apt-get install -y nodelet".to_owned(),
+        (false, Some(version)) => format!("apt-get install -y nodelet={version}"),
+    };
+    node.run_sh(&format!("export DEBIAN_FRONTEND=noninteractive; {command}"))
+        .with_context(|| format!("installing nodelet on {}", node.name()))
+        .map(drop)
+}

@@ -1,1 +1,7 @@
 //! Tests with a real control plane and real kubelets.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "cluster/control_plane.rs"]
+mod control_plane;
+#[path = "cluster/nodes.rs"]
+mod nodes;

@@ -3,6 +3,8 @@
 
 #[path = "host/node.rs"]
 mod node;
+#[path = "host/nodelet.rs"]
+mod nodelet;
 #[path = "host/packages.rs"]
 mod packages;
 #[path = "host/sweep.rs"]

@@ -1,0 +1,30 @@
+# What can be done here. Everything is in tests/run; `make help` lists it.
+
+.PHONY: help test test-unit test-host test-cluster demo setup clean-testbed clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+
+demo: ## Show nodelet at work on a throwaway node (no cluster; 3 minutes, 12 the first time)
+	@tests/run demo
+
+test: ## Run everything: checks, unit tests, real-node tests, cluster tests
+	@tests/run unit host cluster
+
+test-unit: ## Formatting, lints, generated files, unit tests
+	@tests/run unit
+
+test-host: ## Tests on real systemd nodes
+	@tests/run host
+
+test-cluster: ## Tests with a real control plane and real kubelets
+	@tests/run cluster
+
+setup: ## Install what the other commands need (they do it themselves, too)
+	@tests/run setup
+
+clean-testbed: ## Remove what crashed runs left on this machine
+	@tests/run clean
+
+clean: ## Remove what was built in this checkout (the cache stays)
+	rm -rf build
