@@ -32,7 +32,7 @@ pub use join::{JoinOptions, TOKEN, node_is_ready};
 pub use pods::{BUSYBOX, PAUSE};
 
 /// Cold, the API server needs 5 s; a machine that is busy with compiling needs longer.
-const START_LIMIT: Duration = Duration::from_mins(2);
+const START_LIMIT: Duration = Duration::from_secs(2 * 60);
 /// The first address of this range is the API server's, as pods see it.
 const SERVICES: &str = "10.96.0.0/16";
 

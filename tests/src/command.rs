@@ -84,7 +84,7 @@ pub fn output(command: &mut Command, input: Option<&[u8]>, limit: Duration) -> R
 
 /// Runs a command that must succeed, and returns its standard output.
 pub fn run(command: &mut Command) -> Result<String> {
-    run_for(command, Duration::from_mins(2))
+    run_for(command, Duration::from_secs(2 * 60))
 }
 
 /// The same with a limit of one's own, for what is known to take long.

@@ -60,7 +60,7 @@ pub fn download(image: &Image, packages: &[&str]) -> Result<Vec<PathBuf>> {
          apt-get $APT install -y -qq --no-install-recommends --print-uris {0} | cut -d' ' -f2 > /mnt/.names\n",
         packages.join(" ")
     );
-    run_for(&mut chroot::throwaway(image, &script, &dir)?, Duration::from_mins(15))
+    run_for(&mut chroot::throwaway(image, &script, &dir)?, Duration::from_secs(15 * 60))
         .with_context(|| format!("downloading {}", packages.join(", ")))?;
     let names = std::fs::read_to_string(dir.join(".names")).context("reading the list of downloaded packages")?;
     std::fs::write(&stamp, &names).with_context(|| format!("writing {}", stamp.display()))?;

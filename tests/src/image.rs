@@ -4,14 +4,15 @@
 pub(crate) mod chroot;
 mod recipes;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sha2::{Digest, Sha256};
 
 use crate::command::run_for;
+use crate::digest::sha256;
 use crate::{debian, lock, paths};
 
 /// How an image is made.
@@ -83,20 +84,15 @@ impl Kind {
 
 impl Recipe {
     fn id(&self) -> String {
-        let mut hash = Sha256::new();
-        if let Some(parent) = self.parent {
-            hash.update(parent.id());
-        }
+        let mut text = self.parent.map(Recipe::id).unwrap_or_default();
         for part in [debian::SUITE, self.name, self.script].iter().chain(self.packages) {
-            hash.update(part);
-            hash.update([0]);
+            text += part;
+            text.push('\n');
         }
         for file in self.files {
-            hash.update(format!("{} {:o} {}", file.path, file.mode, file.content));
+            let _ = writeln!(text, "{} {:o} {}", file.path, file.mode, file.content);
         }
-        let digest = hash.finalize();
-        let short: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{short}", self.name)
+        format!("{}-{}", self.name, &sha256(text)[..12])
     }
 }
 
@@ -132,7 +128,7 @@ fn build(recipe: &Recipe, parent: Option<&Image>, dir: &Path) -> Result<()> {
         None => &mut chroot::debootstrap(&root, &mirror, recipe.packages),
         Some(parent) => &mut chroot::layer(parent, &unfinished, recipe.packages)?,
     };
-    run_for(command, Duration::from_mins(20))
+    run_for(command, Duration::from_secs(20 * 60))
         .with_context(|| format!("building the image {}: is the mirror {mirror} reachable?", recipe.name))?;
     for file in recipe.files {
         chroot::place(&root, file.path, file.mode, file.content)?;
@@ -143,7 +139,7 @@ fn build(recipe: &Recipe, parent: Option<&Image>, dir: &Path) -> Result<()> {
             .chain(parent.into_iter().flat_map(|parent| parent.layers.iter().cloned()))
             .collect(),
     };
-    run_for(&mut chroot::finish(&image, &unfinished, recipe.script), Duration::from_mins(5))
+    run_for(&mut chroot::finish(&image, &unfinished, recipe.script), Duration::from_secs(5 * 60))
         .with_context(|| format!("finishing the image {}", recipe.name))?;
     fs::rename(&root, dir).with_context(|| format!("putting the image at {}", dir.display()))?;
     fs::remove_dir_all(&unfinished).with_context(|| format!("removing {}", unfinished.display()))?;

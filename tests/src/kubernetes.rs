@@ -11,15 +11,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use sha2::{Digest, Sha256};
 
 use crate::command::{run, run_for};
+use crate::digest::sha256;
 use crate::{lock, paths};
 
 /// What the control plane and the nodes need, all of the same release.
 const KUBERNETES: [&str; 5] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"];
 /// Cold, on two cores, the build takes 7 min; this is for a slower machine.
-const BUILD_LIMIT: Duration = Duration::from_mins(40);
+const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// The programs, in one directory.
 #[derive(Debug, Clone)]
@@ -225,7 +225,7 @@ fn fetch(url: &str, file: &Path, sum: &str) -> Result<()> {
     run_for(Command::new("curl").args(["-fsSL", "--retry", "3", "-o"]).arg(file).arg(url), BUILD_LIMIT)
         .with_context(|| format!("downloading {url}"))?;
     let content = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
-    let found: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = sha256(&content);
     if found != sum {
         bail!("{url} has the checksum {found}, but {sum} was published: not used");
     }

@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod command;
 pub mod debian;
 pub mod demo;
+mod digest;
 pub mod dummy;
 pub mod http;
 pub mod image;

@@ -14,7 +14,7 @@ use crate::wait::{Seen, wait_until};
 use crate::{Slot, process};
 
 /// The API server finishes requests before it ends.
-const STOP_LIMIT: Duration = Duration::from_mins(2);
+const STOP_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 /// A program with its arguments, running or not.
 #[derive(Debug)]
@@ -54,10 +54,10 @@ impl Component {
     /// Starts it. It may not serve yet when this returns.
     pub fn start(&self) -> Result<()> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = child.as_mut() {
-            if running.try_wait().with_context(|| format!("looking at {}", self.name))?.is_none() {
-                bail!("{} runs already", self.name);
-            }
+        if let Some(running) = child.as_mut()
+            && running.try_wait().with_context(|| format!("looking at {}", self.name))?.is_none()
+        {
+            bail!("{} runs already", self.name);
         }
         let log = OpenOptions::new()
             .create(true)

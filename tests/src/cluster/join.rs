@@ -14,7 +14,7 @@ use crate::wait::{Seen, wait_until_async};
 use crate::{Node, NodeOptions};
 
 /// A kubelet registers within seconds; this is for a machine that is busy.
-const READY_LIMIT: Duration = Duration::from_mins(3);
+const READY_LIMIT: Duration = Duration::from_secs(3 * 60);
 /// The cluster's bootstrap token.
 pub const TOKEN: &str = "testbd.0123456789abcdef";
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use sha2::{Digest, Sha256};
+
+use crate::digest::sha256;
 
 /// The image of pods' sandboxes, and a workload that does nothing and ends at once when asked to.
 pub const PAUSE: &str = "registry.local/pause:1";
@@ -47,7 +48,7 @@ fn write(path: &Path) -> Result<()> {
         layer.append_link(&mut header, format!("bin/{name}"), "busybox").context("adding a link")?;
     }
     let layer = layer.into_inner().context("finishing the layer")?;
-    let digest: String = Sha256::digest(&layer).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = sha256(&layer);
     let config = json!({
         "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
         "os": "linux",

@@ -10,7 +10,7 @@ use crate::command::{self, Output, show};
 use crate::wait::{Seen, wait_until};
 
 /// Enough for any package operation on a test node; a command that hangs ends here instead of holding the run up.
-const EXEC_LIMIT: Duration = Duration::from_mins(5);
+const EXEC_LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// A file's permission bits.
 pub type Mode = u32;

@@ -8,7 +8,7 @@ use super::{BOOT_LIMIT, Node};
 use crate::wait::{Seen, wait_until};
 
 /// A shutdown may wait for pods that ignore SIGTERM: systemd's own limit is 90 s for each stage.
-const SHUTDOWN_LIMIT: Duration = Duration::from_mins(4);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(4 * 60);
 
 impl Node {
     /// Changes with every boot.

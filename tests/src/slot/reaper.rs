@@ -67,7 +67,7 @@ pub fn wait_for_all() -> Result<()> {
         return Ok(());
     };
     let noted = std::fs::read_to_string(&path).unwrap_or_default();
-    wait_until("the test nodes to be torn down", Duration::from_mins(2), || {
+    wait_until("the test nodes to be torn down", Duration::from_secs(2 * 60), || {
         let alive: Vec<&str> = noted
             .lines()
             .filter(|line| {
