@@ -1,6 +1,8 @@
 //! Tests on real nodes, without a cluster.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "host/converge.rs"]
+mod converge;
 #[path = "host/node.rs"]
 mod node;
 #[path = "host/nodelet.rs"]

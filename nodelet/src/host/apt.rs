@@ -63,6 +63,11 @@ impl Apt {
         program
     }
 
+    fn status(&self) -> Result<String, PackageError> {
+        std::fs::read_to_string(&self.status_file)
+            .map_err(|source| PackageError::Database { path: self.status_file.display().to_string(), source })
+    }
+
     /// apt makes this only for its own default.
     fn make_archives(&self) -> Result<(), PackageError> {
         let partial = self.archives.join("partial");
@@ -73,8 +78,7 @@ impl Apt {
     /// Finishes what a crash or a power cut interrupted: apt refuses to work before that is done.
     async fn repair(&self) -> Result<(), PackageError> {
         let interrupted = std::fs::read_dir(&self.updates).is_ok_and(|mut entries| entries.next().is_some());
-        let status = std::fs::read_to_string(&self.status_file).unwrap_or_default();
-        if interrupted || dpkg::has_unfinished(&status) {
+        if interrupted || dpkg::has_unfinished(&self.status()?) {
             tracing::warn!("dpkg was interrupted; finishing what it was doing");
             let program = Program::new("dpkg").env("DEBIAN_FRONTEND", "noninteractive").outlives_us();
             program.args(["--configure", "-a", "--force-confdef", "--force-confold"]).run().await?;
@@ -125,10 +129,7 @@ impl PackageManager for Apt {
     }
 
     fn installed(&self) -> BoxFuture<'_, Result<InstalledPackages, PackageError>> {
-        let read = std::fs::read_to_string(&self.status_file).map(|text| dpkg::parse_status(&text));
-        let result =
-            read.map_err(|source| PackageError::Database { path: self.status_file.display().to_string(), source });
-        std::future::ready(result).boxed()
+        std::future::ready(self.status().map(|text| dpkg::parse_status(&text))).boxed()
     }
 
     fn refresh<'a>(&'a self, repositories: &'a BTreeSet<String>) -> BoxFuture<'a, Result<(), PackageError>> {
@@ -167,7 +168,7 @@ impl PackageManager for Apt {
             if let Err(error) = self.repair().await {
                 tracing::warn!(%error, "finishing the interrupted transaction failed; going back without it");
             }
-            let way = WayBack::find(&self.installed().await?, before);
+            let way = WayBack::find(&dpkg::parse_present(&self.status()?), before);
             if way.is_empty() {
                 return Ok(());
             }

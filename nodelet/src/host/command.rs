@@ -105,6 +105,11 @@ impl Program {
 
     /// Runs it; what it printed, when it succeeded.
     pub async fn run(self) -> Result<String, CommandError> {
+        self.run_watching_for(&[]).await
+    }
+
+    /// Runs it; an output line with one of these words is a failure too, whatever its exit code.
+    pub async fn run_watching_for(self, signs: &[&str]) -> Result<String, CommandError> {
         let Self { mut inner, shown, limit, outlives } = self;
         tracing::debug!(command = shown, "running");
         let start = |source| CommandError::Start { command: shown.clone(), source };
@@ -118,10 +123,13 @@ impl Program {
         };
         let status = status.map_err(start)?;
         let stdout = text(&mut stdout).map_err(start)?;
-        if status.success() {
+        let stderr = text(&mut stderr).map_err(start)?;
+        let lines = || stdout.lines().chain(stderr.lines()).map(str::trim);
+        let told: Vec<&str> = lines().filter(|line| signs.iter().any(|sign| line.contains(sign))).collect();
+        if status.success() && told.is_empty() {
             return Ok(stdout);
         }
-        let message = last_words(&stdout, &text(&mut stderr).map_err(start)?);
+        let message = if told.is_empty() { last_words(&stdout, &stderr) } else { told.join("; ") };
         Err(CommandError::Failed { command: shown, status: status.to_string(), message })
     }
 }

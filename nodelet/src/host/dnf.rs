@@ -8,6 +8,9 @@ use futures::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// rpm goes on when a script after installation fails, and dnf succeeds; a person would call that a failure.
+const SCRIPT_FAILED: [&str; 2] = ["scriptlet failed", "Error in POST"];
+
 /// dnf on this host.
 #[derive(Debug)]
 pub struct Dnf {
@@ -34,7 +37,7 @@ impl Dnf {
         let words = packages.iter().map(|(name, version)| {
             version.as_ref().map_or_else(|| name.clone(), |version| format!("{name}-{version}"))
         });
-        self.dnf().outlives_us().arg(verb).args(words).run().await?;
+        self.dnf().outlives_us().arg(verb).args(words).run_watching_for(&SCRIPT_FAILED).await?;
         Ok(())
     }
 }

@@ -5,7 +5,13 @@ use super::packages::{Installed, InstalledPackages};
 /// The packages that a status file lists as installed. Half-installed ones are not: the next transaction
 /// completes them.
 pub fn parse_status(text: &str) -> InstalledPackages {
-    text.split("\n\n").filter_map(stanza).collect()
+    stanzas(text).filter(|(state, ..)| *state == "installed").map(|(_, name, installed)| (name, installed)).collect()
+}
+
+/// The packages of which anything is there beside configuration files, however far their installation got.
+pub fn parse_present(text: &str) -> InstalledPackages {
+    let gone = |state: &str| matches!(state, "not-installed" | "config-files");
+    stanzas(text).filter(|(state, ..)| !gone(state)).map(|(_, name, installed)| (name, installed)).collect()
 }
 
 /// Whether a package was left half-way.
@@ -16,7 +22,11 @@ pub fn has_unfinished(text: &str) -> bool {
         .any(|status| half.iter().any(|word| status.ends_with(word)))
 }
 
-fn stanza(text: &str) -> Option<(String, Installed)> {
+fn stanzas(text: &str) -> impl Iterator<Item = (&str, String, Installed)> {
+    text.split("\n\n").filter_map(stanza)
+}
+
+fn stanza(text: &str) -> Option<(&str, String, Installed)> {
     let (mut name, mut version, mut status) = (None, None, None);
     for line in text.lines() {
         match line.split_once(": ") {
@@ -28,8 +38,8 @@ fn stanza(text: &str) -> Option<(String, Installed)> {
     }
     let mut words = status?.split(' ');
     let (want, _, state) = (words.next()?, words.next()?, words.next()?);
-    (state == "installed").then_some(())?;
-    Some((name?.trim().to_owned(), Installed { version: version?.trim().to_owned(), held: want == "hold" }))
+    let installed = Installed { version: version?.trim().to_owned(), held: want == "hold" };
+    Some((state, name?.trim().to_owned(), installed))
 }
 
 #[cfg(test)]
@@ -46,5 +56,6 @@ mod tests {
         assert_eq!(installed.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(installed["a"], Installed { version: "1:2.0-1".into(), held: false });
         assert!(installed["b"].held);
+        assert_eq!(parse_present(text).keys().collect::<Vec<_>>(), ["a", "b", "d"]);
     }
 }

@@ -1,0 +1,249 @@
+//! nodelet converging real nodes, with apt and with dnf.
+
+use std::time::Duration;
+
+use crate::nodelet::{install, node};
+use testbed::image::Kind;
+use testbed::repository::Repository;
+use testbed::{Node, dummy, slot};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A node with nodelet, and a repository of dummies that it does not know of yet.
+struct Scene {
+    node: Node,
+    repository: Repository,
+}
+
+impl Scene {
+    fn new(name: &str, image: Kind) -> Self {
+        let directory = slot().unwrap().dir().join(format!("repository-{name}"));
+        let mut repository = Repository::new("dummies", directory).unwrap();
+        let clocks = ["1.0", "2.0"].map(|version| dummy::service("clock", version));
+        repository.publish(&clocks).unwrap();
+        repository.publish(&[dummy::plain("extra", "1.0"), dummy::failing("broken", "1.0")]).unwrap();
+        let node = node(name, image, |options| options.bind(repository.dir(), repository.bound_at()));
+        node.write_file("/etc/nodelet/keys/dummies.asc", repository.public_key().unwrap(), 0o644).unwrap();
+        if image == Kind::Rpm {
+            // These nodes are Debian inside, so both are there.
+            node.write_file("/etc/nodelet/nodelet.toml.d/dnf.toml", "[packages]\nmanager = \"dnf\"\n", 0o600).unwrap();
+        }
+        install(&node, image, None);
+        Self { node, repository }
+    }
+
+    /// A state with the repository, the clock in a version, and more.
+    fn state(&self, version: &str, more: &str) -> String {
+        let base = format!("file://{}", self.repository.bound_at());
+        format!(
+            r#"
+[[repositories]]
+name = "dummies"
+[repositories.apt]
+uris = ["{base}/apt"]
+suites = ["stable"]
+components = ["main"]
+key = {{ file = "/etc/nodelet/keys/dummies.asc" }}
+[repositories.dnf]
+baseurl = ["{base}/dnf"]
+key = {{ file = "/etc/nodelet/keys/dummies.asc" }}
+
+[[packages]]
+name = "clock"
+version = "{version}"
+allowDowngrade = true
+
+[[files]]
+path = "/etc/clock/wörld.conf"
+mode = "0640"
+content = "version = {version}, node = ${{node.name}}\n"
+restart = ["clock.service"]
+
+[[units]]
+name = "clock.service"
+enabled = true
+running = true
+[[units.dropins]]
+name = "10-test.conf"
+content = "[Service]\nEnvironment=NODE=${{node.name}}\n"
+
+[kernel]
+sysctl = {{ "net.ipv4.ip_forward" = "1" }}
+{more}
+"#
+        )
+    }
+
+    fn hand_over(&self, state: &str) {
+        self.node.write_file("/etc/nodelet/state.toml", state, 0o600).unwrap();
+    }
+
+    /// What the daemon says of itself.
+    fn status(&self) -> serde_json::Value {
+        let output = self.node.exec(&["nodelet", "status", "--output", "json"]).unwrap();
+        serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{}", output.text()))
+    }
+
+    fn wait_for_phase(&self, phase: &str, revision_not: Option<&str>) -> String {
+        let what = format!("the phase {phase}");
+        let script = format!(
+            "nodelet status -o json >/tmp/status; grep -q '\"phase\": \"{phase}\"' /tmp/status && ! grep -qF '{}' /tmp/status",
+            revision_not.unwrap_or("no such revision")
+        );
+        let waited = self.node.wait_for(&what, SOON, &format!("{{ {script}; }} || {{ cat /tmp/status; exit 1; }}"));
+        waited.unwrap_or_else(|error| panic!("{error:#}\n{}", self.node.journal("nodelet").unwrap()));
+        self.status()["revision"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn installed(&self, name: &str) -> String {
+        let query = format!(
+            "case $(dpkg-query -W -f '${{db:Status-Status}}' {name} 2>/dev/null) in ''|not-installed|config-files) ;; \
+             *) dpkg-query -W -f '${{Version}}' {name}; exit;; esac; \
+             if rpm -q {name} >/dev/null 2>&1; then rpm -q --qf '%{{VERSION}}' {name}; fi"
+        );
+        self.node.run_sh(&query).unwrap()
+    }
+
+    fn starts(&self) -> Vec<String> {
+        self.node.read_file("/var/log/clock.starts").unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+fn converges_and_follows(name: &str, image: Kind) {
+    let scene = Scene::new(name, image);
+    let node = &scene.node;
+    scene.hand_over(&scene.state("1.0", ""));
+    let first = scene.wait_for_phase("Converged", None);
+    assert_eq!(scene.installed("clock"), "1.0");
+    let file = node.read_file("/etc/clock/wörld.conf").unwrap();
+    assert_eq!(file, format!("version = 1.0, node = {name}"));
+    assert_eq!(node.run(&["stat", "-c", "%a %U:%G", "/etc/clock/wörld.conf"]).unwrap(), "640 root:root");
+    assert_eq!(node.run(&["cat", "/proc/sys/net/ipv4/ip_forward"]).unwrap(), "1");
+    assert_eq!(node.run(&["systemctl", "is-enabled", "clock.service"]).unwrap(), "enabled");
+    assert_eq!(node.unit_state("clock.service").unwrap(), "active");
+    let environment = node.run(&["systemctl", "show", "-P", "Environment", "clock.service"]).unwrap();
+    assert_eq!(environment, format!("NODE={name}"));
+
+    // Nothing is left to do, and nothing is done.
+    let starts = scene.starts();
+    assert_eq!(node.exec(&["nodelet", "plan"]).unwrap().code(), 0);
+    let applied = node.run(&["nodelet", "apply"]).unwrap();
+    assert!(applied.starts_with("Nothing to do"), "{applied}");
+    assert_eq!(scene.starts(), starts);
+
+    // The plan says what a new state would change, and changes nothing.
+    node.write_file("/root/next.toml", scene.state("2.0", "[[packages]]\nname = \"extra\"\n"), 0o600).unwrap();
+    let plan = node.exec(&["nodelet", "plan", "/root/next.toml"]).unwrap();
+    assert_eq!(plan.code(), 2, "{}", plan.text());
+    for line in
+        ["change clock 1.0", "install extra", "-version = 1.0", "+version = 2.0", "restart clock.service [Restart]"]
+    {
+        assert!(plan.stdout.contains(line), "no {line:?} in:\n{}", plan.stdout);
+    }
+    assert_eq!(scene.installed("extra"), "");
+
+    // Handed over, it is followed.
+    scene.hand_over(&scene.state("2.0", "[[packages]]\nname = \"extra\"\n"));
+    let second = scene.wait_for_phase("Converged", Some(&first));
+    assert_eq!((scene.installed("clock").as_str(), scene.installed("extra").as_str()), ("2.0", "1.0"));
+    assert_eq!(scene.starts().last().map(String::as_str), Some("2.0"));
+
+    // Back again: the version goes down, and what left the state goes away.
+    node.run(&["nodelet", "rollback"]).unwrap();
+    assert_eq!((scene.installed("clock").as_str(), scene.installed("extra").as_str()), ("1.0", ""));
+    assert!(node.read_file("/etc/clock/wörld.conf").unwrap().starts_with("version = 1.0"));
+    node.run_sh("systemctl restart nodelet").unwrap();
+    scene.wait_for_phase("Converged", Some(&second));
+    assert_eq!(scene.installed("clock"), "1.0", "the daemon went on to what was rolled back");
+    let history = node.run(&["nodelet", "history"]).unwrap();
+    assert_eq!(history.lines().count(), 4, "{history}");
+
+    // What nodelet placed leaves with the state; what it found stays.
+    scene.hand_over("[[files]]\npath = \"/etc/other.conf\"\ncontent = \"x\"\n");
+    scene.wait_for_phase("Converged", Some(&first));
+    assert_eq!(scene.installed("clock"), "");
+    for path in
+        ["/etc/clock/wörld.conf", "/etc/systemd/system/clock.service.d/10-test.conf", "/etc/sysctl.d/90-nodelet.conf"]
+    {
+        assert!(!node.exists(path).unwrap(), "{path} is still there");
+    }
+    assert!(node.exists("/etc/nodelet/keys/dummies.asc").unwrap(), "it is not nodelet's");
+}
+
+#[test]
+fn with_apt() {
+    converges_and_follows("apt-converge", Kind::Base);
+}
+
+#[test]
+fn with_dnf() {
+    converges_and_follows("dnf-converge", Kind::Rpm);
+}
+
+#[test]
+fn an_invalid_state_changes_nothing_and_is_taken_up_when_mended() {
+    let scene = Scene::new("invalid", Kind::Base);
+    let good = scene.state("1.0", "");
+    scene.hand_over(&good.replace("enabled = true", "enabeld = true"));
+    scene.wait_for_phase("Invalid", None);
+    let status = scene.node.run_sh("systemctl status nodelet").unwrap();
+    assert!(status.contains("units[0].enabeld: there is no field `enabeld`: did you mean `enabled`?"), "{status}");
+    assert_eq!(scene.installed("clock"), "");
+    assert_eq!(scene.node.exec(&["nodelet", "plan"]).unwrap().code(), 78);
+    scene.hand_over(&good);
+    scene.wait_for_phase("Converged", None);
+    assert_eq!(scene.installed("clock"), "1.0");
+}
+
+/// A step that fails undoes the steps before it.
+fn undoes(name: &str, image: Kind) {
+    let scene = Scene::new(name, image);
+    let node = &scene.node;
+    node.write_file("/etc/before.conf", "before\n", 0o600).unwrap();
+    scene.hand_over(&scene.state("1.0", ""));
+    let first = scene.wait_for_phase("Converged", None);
+    let starts = scene.starts();
+
+    let bad_unit = "[[files]]\npath = \"/etc/before.conf\"\ncontent = \"after\"\n\
+                    [[units]]\nname = \"bad.service\"\nrunning = true\ncontent = \"\"\"\n[Service]\nType=oneshot\nExecStart=/bin/false\n\"\"\"\n";
+    scene.hand_over(&scene.state("2.0", bad_unit));
+    scene.wait_for_phase("Failed", None);
+    let status = scene.status();
+    let message = status["lastError"]["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("starting bad.service ended as `failed`") && message.ends_with("everything was undone"),
+        "{message}"
+    );
+    assert_eq!(scene.installed("clock"), "1.0");
+    assert_eq!(node.read_file("/etc/before.conf").unwrap(), "before");
+    assert_eq!(node.run(&["stat", "-c", "%a", "/etc/before.conf"]).unwrap(), "600");
+    assert!(!node.exists("/etc/systemd/system/bad.service").unwrap());
+    assert!(node.read_file("/etc/clock/wörld.conf").unwrap().starts_with("version = 1.0"));
+    assert_eq!(node.unit_state("clock.service").unwrap(), "active");
+    assert!(
+        scene.starts().len() > starts.len() && scene.starts().last() == Some(&"1.0".to_owned()),
+        "{:?}",
+        scene.starts()
+    );
+
+    // The same with a package whose own script fails.
+    let bad_package = "[[packages]]\nname = \"broken\"\n";
+    scene.hand_over(&scene.state("2.0", bad_package));
+    node.wait_for("the other failure", SOON, "nodelet history | grep -q 'undone.*broken'").unwrap();
+    scene.wait_for_phase("Failed", None);
+    assert_eq!((scene.installed("clock").as_str(), scene.installed("broken").as_str()), ("1.0", ""));
+
+    scene.hand_over(&scene.state("1.0", ""));
+    assert_eq!(scene.wait_for_phase("Converged", None), first);
+    node.run_sh("! command -v dpkg || test -z \"$(dpkg --audit)\"").unwrap();
+}
+
+#[test]
+fn a_failed_step_is_undone_with_apt() {
+    undoes("apt-undo", Kind::Base);
+}
+
+#[test]
+fn a_failed_step_is_undone_with_dnf() {
+    undoes("dnf-undo", Kind::Rpm);
+}
