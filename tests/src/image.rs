@@ -35,7 +35,7 @@ pub(crate) struct File {
 }
 
 /// The images that there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Debian with systemd and apt, nothing else.
     Base,

@@ -36,7 +36,10 @@ enum Task {
     /// Remove what crashed runs left behind.
     Clean,
     /// Build the images of test nodes, so that the tests find them in the cache.
-    Images,
+    Images {
+        /// Only these [default: all]
+        names: Vec<image::Kind>,
+    },
     /// Find or build the Kubernetes programs, so that the tests find them in the cache.
     Kubernetes,
     /// Show nodelet at work on a throwaway node.
@@ -59,8 +62,9 @@ fn run(task: &Task) -> Result<()> {
         Task::WaitClean => reaper::wait_for_all(),
         Task::Hold { name } => hold(name),
         Task::Clean => clean(),
-        Task::Images => {
-            for kind in [image::Kind::Base, image::Kind::Rpm, image::Kind::Kube] {
+        Task::Images { names } => {
+            let all = [image::Kind::Base, image::Kind::Rpm, image::Kind::Kube];
+            for kind in if names.is_empty() { &all } else { names.as_slice() } {
                 println!("{}", kind.image()?.name());
             }
             Ok(())

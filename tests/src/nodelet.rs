@@ -1,15 +1,15 @@
 //! nodelet's own packages, built from this checkout, in a repository that nodes can install them from.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow};
+use packaging::package::Package;
 use packaging::product::{Format, Sources};
 
 use crate::image::Kind;
 use crate::repository::Repository;
 use crate::{Node, NodeOptions, Slot, paths, slot};
-use std::sync::Arc;
 
 /// An older version of the same program, for tests of an upgrade. Only the package's version differs.
 pub const OLDER: &str = "0.0.1";
@@ -42,7 +42,17 @@ pub fn build(slot: &Arc<Slot>) -> Result<Repository> {
     }
     let mut repository = Repository::new("nodelet", slot.dir().join("nodelet-repository"))?;
     repository.publish_files(&files)?;
+    repository.publish(&[libraries(&files)?])?;
     Ok(repository)
+}
+
+/// Nodes with dnf are Debian inside, so no RPM provides the libraries that nodelet's asks for; this one says it does.
+fn libraries(built: &[PathBuf]) -> Result<Package> {
+    let mut package = Package::new("host-libraries", "1");
+    for rpm in built.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rpm")) {
+        package.rpm.provides = packaging::rpm::requires(rpm)?;
+    }
+    Ok(package)
 }
 
 /// Boots a node that has nodelet's repository configured, and nodelet not yet installed.
