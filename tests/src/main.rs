@@ -41,7 +41,11 @@ enum Task {
         names: Vec<image::Kind>,
     },
     /// Find or build the Kubernetes programs, so that the tests find them in the cache.
-    Kubernetes,
+    Kubernetes {
+        /// Also link a kubelet that says it is of this version
+        #[arg(long, value_name = "VERSION")]
+        kubelet: Option<String>,
+    },
     /// Show nodelet at work on a throwaway node.
     Demo,
 }
@@ -69,8 +73,12 @@ fn run(task: &Task) -> Result<()> {
             }
             Ok(())
         }
-        Task::Kubernetes => {
-            println!("{}", kubernetes::binaries()?.dir().display());
+        Task::Kubernetes { kubelet } => {
+            let binaries = kubernetes::binaries()?;
+            println!("{}", binaries.dir().display());
+            if let Some(version) = kubelet {
+                println!("{}", binaries.kubelet_as(version)?.display());
+            }
             Ok(())
         }
         Task::Demo => demo::run(),

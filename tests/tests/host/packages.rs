@@ -125,6 +125,17 @@ fn a_repository_over_http_can_go_away() {
     assert!(!gone.success() && gone.text().contains("Connection refused"), "{}", gone.text());
 }
 
+/// Nodes have no way out: what they need of Debian's archive is downloaded once by the host and served to them.
+#[test]
+fn debian_packages_reach_a_node_without_a_way_out() {
+    let (mut repository, node) = bound("apt-debian", Kind::Base);
+    let debs = testbed::debian::download(&Kind::Base.image().unwrap(), &["cron"]).unwrap();
+    assert!(debs.iter().any(|path| path.to_string_lossy().contains("/cron_")), "{debs:?}");
+    repository.publish_files(&debs).unwrap();
+    node.run_sh(&format!("apt-get update -qq; {INSTALL} --no-install-recommends cron")).unwrap();
+    assert_eq!(node.unit_state("cron.service").unwrap(), "active");
+}
+
 #[test]
 fn dnf_installs_upgrades_and_removes_a_signed_rpm() {
     let (mut repository, node) = bound("dnf-service", Kind::Rpm);
