@@ -20,4 +20,4 @@ pub mod variables;
 
 pub use document::{Document, from_json, from_toml};
 pub use problem::{FieldPath, Problem, Problems};
-pub use state::{DesiredState, Disruption};
+pub use state::{DesiredState, Disruption, Drift};

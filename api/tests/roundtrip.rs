@@ -5,7 +5,7 @@ use nodelet_api::state::{
     AptRepository, ContentFrom, DnfRepository, Dropin, Encoding, File, Kernel, KeyRef, KeySource, Package, Presence,
     Repository, Swap, Unit,
 };
-use nodelet_api::{DesiredState, Disruption, from_json, from_toml};
+use nodelet_api::{DesiredState, Disruption, Drift, from_json, from_toml};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -52,6 +52,7 @@ fn repository() -> impl Strategy<Value = Repository> {
     (text("[a-z][a-z0-9.-]{0,9}"), apt, option::of(dnf)).prop_map(|(name, apt, dnf)| Repository {
         name,
         state: Presence::Present,
+        drift: Drift::Report,
         apt: Some(apt),
         dnf,
     })
@@ -74,6 +75,7 @@ fn package() -> impl Strategy<Value = Package> {
             hold,
             state: Presence::Present,
             allow_downgrade,
+            drift: if hold { Drift::RepairWithGrant } else { Drift::Repair },
             on_change,
         })
 }
@@ -112,6 +114,7 @@ fn file() -> impl Strategy<Value = File> {
             encoding,
             restart,
             reload: vec![],
+            drift: Drift::default(),
             on_change,
         })
 }
@@ -135,6 +138,7 @@ fn unit() -> impl Strategy<Value = Unit> {
             running,
             content,
             dropins,
+            drift: Drift::Report,
             on_change,
         })
 }

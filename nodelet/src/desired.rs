@@ -8,7 +8,7 @@ use crate::root::Root;
 use crate::settings::Manager;
 use nodelet_api::state::{Encoding, File, Kernel, KeySource, Package, Presence, Repository, Swap, Unit, base64_bytes};
 use nodelet_api::text::PackageVersion;
-use nodelet_api::{DesiredState, Disruption, FieldPath, Problems};
+use nodelet_api::{DesiredState, Disruption, Drift, FieldPath, Problems};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -49,6 +49,8 @@ pub struct TargetFile {
     pub purpose: Purpose,
     /// Units that take notice when it changes.
     pub followers: Followers,
+    /// What becomes of it when something else changes it.
+    pub drift: Drift,
     /// What its change disturbs, when the state says so.
     pub on_change: Option<Disruption>,
 }
@@ -87,6 +89,8 @@ pub struct TargetPackage {
     pub hold: bool,
     /// Its version may go down.
     pub allow_downgrade: bool,
+    /// What becomes of it when something else changes it.
+    pub drift: Drift,
     /// What its change disturbs, when the state says so.
     pub on_change: Option<Disruption>,
 }
@@ -104,6 +108,8 @@ pub struct TargetUnit {
     pub running: Option<bool>,
     /// It left the state, and what nodelet did to it is taken back.
     pub left: bool,
+    /// What becomes of it when something else changes it.
+    pub drift: Drift,
     /// What its change disturbs, when the state says so.
     pub on_change: Option<Disruption>,
 }
@@ -187,8 +193,9 @@ impl Resolver<'_> {
             _ => return,
         };
         let purpose = || Purpose::Repository(name.to_owned());
-        self.place(key_file, system_file(key, purpose()));
-        self.place(definition, system_file(text.into_bytes(), purpose()));
+        let file = |content| TargetFile { drift: repository.drift, ..system_file(content, purpose()) };
+        self.place(key_file, file(key));
+        self.place(definition, file(text.into_bytes()));
     }
 
     fn key(&mut self, key: &KeySource, at: &FieldPath) -> Option<Vec<u8>> {
@@ -213,6 +220,7 @@ impl Resolver<'_> {
             version: package.version.clone(),
             hold: package.hold,
             allow_downgrade: package.allow_downgrade,
+            drift: package.drift,
             on_change: package.on_change,
         });
     }
@@ -231,6 +239,7 @@ impl Resolver<'_> {
                 Purpose::Plain
             },
             followers: Followers { restart: names(&file.restart), reload: names(&file.reload) },
+            drift: file.drift,
             on_change: file.on_change,
         };
         self.place(file.path.to_string(), target);
@@ -264,7 +273,7 @@ impl Resolver<'_> {
             if let Some(text) = self.text(content, &at) {
                 let file = system_file(text.into_bytes(), Purpose::Unit);
                 let followers = Followers { restart: restart(), ..Followers::default() };
-                self.place(path, TargetFile { followers, on_change: unit.on_change, ..file });
+                self.place(path, TargetFile { followers, drift: unit.drift, on_change: unit.on_change, ..file });
             }
         }
         self.target.units.push(TargetUnit {
@@ -273,6 +282,7 @@ impl Resolver<'_> {
             masked: unit.masked,
             running: unit.running,
             left: false,
+            drift: unit.drift,
             on_change: unit.on_change,
         });
     }
@@ -326,6 +336,7 @@ fn system_file(content: Vec<u8>, purpose: Purpose) -> TargetFile {
         group: "root".into(),
         purpose,
         followers: Followers::default(),
+        drift: Drift::Repair,
         on_change: None,
     }
 }

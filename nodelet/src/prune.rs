@@ -4,6 +4,7 @@
 use crate::desired::{Purpose, Target, TargetFile, TargetPackage, TargetUnit};
 use crate::settings::Prune;
 use crate::store::{Blobs, FileBefore, Owned, StoreError};
+use nodelet_api::Drift;
 use std::collections::BTreeSet;
 
 /// Adds what must be taken back to a target.
@@ -23,6 +24,7 @@ pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) 
                     group: gid.to_string(),
                     purpose: if file.unit_file { Purpose::Unit } else { Purpose::Plain },
                     followers: file.followers.clone(),
+                    drift: Drift::Repair,
                     on_change: None,
                 };
                 target.files.insert(path.clone(), file);
@@ -37,6 +39,7 @@ pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) 
             version: None,
             hold: false,
             allow_downgrade: false,
+            drift: Drift::Repair,
             on_change: None,
         }));
     }
@@ -50,6 +53,7 @@ pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) 
             masked: false,
             running: file_goes.then_some(false),
             left: true,
+            drift: Drift::Repair,
             on_change: None,
         });
     }

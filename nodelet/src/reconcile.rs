@@ -6,8 +6,9 @@ use crate::facts::Facts;
 use crate::host::packages::{self, PackageError, PackageManager};
 use crate::host::systemd::{Systemd, SystemdError};
 use crate::observe::{ObserveError, Observed, observe};
-use crate::plan::{Plan, PlanError, headline, plan};
+use crate::plan::{Drifted, Plan, PlanError, headline, hold_back, plan};
 use crate::prune;
+use crate::repairs::Repairs;
 use crate::root::Root;
 use crate::settings::Settings;
 use crate::source::{Desired, InvalidState, local_file, wanted};
@@ -15,6 +16,7 @@ use crate::store::{End, Exclusive, Good, Kind, Owned, Pin, Store, StoreError, Tr
 use jiff::Timestamp;
 use nodelet_api::Problems;
 use nodelet_api::text::PackageVersion;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What ended a round.
@@ -89,6 +91,7 @@ pub struct Reconciler {
     settings: Settings,
     packages: Box<dyn PackageManager>,
     systemd: Option<Systemd>,
+    repairs: Mutex<Repairs>,
 }
 
 /// Everything up to the plan.
@@ -101,6 +104,8 @@ pub struct Planned {
     pub observed: Observed,
     /// What is to be done.
     pub plan: Plan,
+    /// What is not as wanted and is left so.
+    pub drifted: Vec<Drifted>,
 }
 
 /// How often a plan may follow a plan: packages bring units, whose state is known only then.
@@ -111,7 +116,7 @@ impl Reconciler {
     pub async fn connect(root: Root, settings: Settings) -> Result<Self, ReconcileError> {
         let packages = packages::choose(&root, &settings.packages)?;
         let systemd = if root.is_host() { Some(Systemd::connect().await?) } else { None };
-        Ok(Self { root, settings, packages, systemd })
+        Ok(Self { root, settings, packages, systemd, repairs: Mutex::default() })
     }
 
     /// Reads the state and plans. `None` when there is no state file.
@@ -135,8 +140,17 @@ impl Reconciler {
         let mut target = resolved.map_err(ReconcileError::Unresolved)?;
         prune::extend(&mut target, owned, self.settings.packages.prune, &store.blobs())?;
         let observed = observe(&target, &self.root, self.packages.as_ref(), self.systemd.as_ref()).await?;
-        let plan = plan(&target, &observed, pending, self.packages.kind())?;
-        Ok(Some(Planned { desired, target, observed, plan }))
+        let kind = self.packages.kind();
+        let settled = store.good()?.first().is_some_and(|good| good.revision == desired.revision);
+        let (plan, drifted) = if settled {
+            let tired = self.repairs().tired(self.settings.check.repairs_per_hour);
+            let mut repairable = target.clone();
+            let drifted = hold_back(&mut repairable, &observed, kind, &tired)?;
+            (plan(&repairable, &observed, pending, kind)?, drifted)
+        } else {
+            (plan(&target, &observed, pending, kind)?, Vec::new())
+        };
+        Ok(Some(Planned { desired, target, observed, plan, drifted }))
     }
 
     /// Converges. What was wanted, and how many steps it took; `None` when there is no state file.
@@ -186,6 +200,9 @@ impl Reconciler {
             let result = apply(plan, target, observed, self.hands(), &blobs, current, &mut progress).await;
             if let Err(error) = result {
                 return Err(self.take_back(&store, current, error).await?);
+            }
+            if current.record.kind == Kind::Repair {
+                self.repairs().note(plan.resources());
             }
             pending = Pending::default();
             done += planned.plan.steps.len();
@@ -254,6 +271,15 @@ impl Reconciler {
         }
         transaction.ended(End::Stuck(format!("{reason}; {}", left.join("; "))))?;
         Ok(ReconcileError::Stuck { error, left })
+    }
+
+    /// systemd, for what watches it.
+    pub fn systemd(&self) -> Option<&Systemd> {
+        self.systemd.as_ref()
+    }
+
+    fn repairs(&self) -> MutexGuard<'_, Repairs> {
+        self.repairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hands(&self) -> Hands<'_> {

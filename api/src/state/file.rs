@@ -1,6 +1,6 @@
 //! Files.
 
-use super::{Disruption, exactly_one, is_default};
+use super::{Disruption, Drift, exactly_one, is_default};
 use crate::problem::{FieldPath, Problems};
 use crate::text::{AbsolutePath, AccountName, FileMode, UnitName};
 use crate::variables;
@@ -38,6 +38,9 @@ pub struct File {
     /// Units that reload when the file changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reload: Vec<UnitName>,
+    /// What becomes of it when something else changes it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub drift: Drift,
     /// What a change of this file disturbs, where the default is wrong for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_change: Option<Disruption>,

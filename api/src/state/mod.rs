@@ -51,6 +51,18 @@ pub enum Presence {
     Absent,
 }
 
+/// What becomes of a resource that something else changed after it was as wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Drift {
+    /// It is put back at once.
+    #[default]
+    Repair,
+    /// It is put back once the cluster allows it; without a cluster it is reported.
+    RepairWithGrant,
+    /// It is left alone and reported.
+    Report,
+}
+
 /// How much a change disturbs what runs on the node, least first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Disruption {

@@ -1,6 +1,6 @@
 //! Packages.
 
-use super::{Disruption, Presence, is_default};
+use super::{Disruption, Drift, Presence, is_default};
 use crate::problem::{FieldPath, Problems};
 use crate::text::{PackageName, PackageVersion};
 use schemars::JsonSchema;
@@ -30,6 +30,9 @@ pub struct Package {
     /// Whether an older version than the installed one may be put in its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_downgrade: bool,
+    /// What becomes of it when something else changes it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub drift: Drift,
     /// What a change of this package disturbs, where the default is wrong for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_change: Option<Disruption>,

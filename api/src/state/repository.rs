@@ -1,6 +1,6 @@
 //! Package repositories.
 
-use super::{KeyRef, Presence, exactly_one, is_default};
+use super::{Drift, KeyRef, Presence, exactly_one, is_default};
 use crate::problem::{FieldPath, Problems};
 use crate::text::{AbsolutePath, RepositoryName};
 use crate::variables;
@@ -17,6 +17,9 @@ pub struct Repository {
     /// `absent` removes it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub state: Presence,
+    /// What becomes of it when something else changes it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub drift: Drift,
     /// On hosts with apt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apt: Option<AptRepository>,

@@ -1,6 +1,6 @@
 //! systemd units.
 
-use super::Disruption;
+use super::{Disruption, Drift, is_default};
 use crate::problem::{FieldPath, Problems};
 use crate::text::{DropinName, UnitName};
 use crate::variables;
@@ -29,6 +29,9 @@ pub struct Unit {
     /// Additions to the unit file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropins: Vec<Dropin>,
+    /// What becomes of it when something else changes it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub drift: Drift,
     /// What a change of this unit disturbs, where the default is wrong for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_change: Option<Disruption>,

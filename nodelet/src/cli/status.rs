@@ -35,6 +35,9 @@ fn text(status: &Status, runs: bool) -> String {
         line("Revision", revision.clone());
     }
     line("Managed", status.managed.to_string());
+    for drifted in &status.drifted {
+        line("Drifted", format!("{}: {}", drifted.resource, drifted.reason));
+    }
     if let Some(error) = &status.last_error {
         line(
             "Last error",

@@ -1,18 +1,21 @@
 //! The daemon: converges when it starts, when the state or the configuration changes, and from time to time.
 
 mod notify;
-mod watch;
 
+use crate::desired::Target;
 use crate::host::systemd::Systemd;
+use crate::plan::Drifted;
 use crate::reconcile::{ReconcileError, Reconciler};
 use crate::report::log::LevelHandle;
 use crate::report::status::{LastError, Managed, Phase, Status, first_problem};
 use crate::root::Root;
 use crate::settings::{self, Settings};
+use crate::watch::{Noticed, Watcher};
 use anyhow::Context;
 use jiff::Timestamp;
 use notify::Watchdog;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -23,7 +26,17 @@ enum News {
     /// A step begins.
     Progress(String),
     /// The round is over.
-    Done(Result<Option<(String, Managed, usize)>, ReconcileError>),
+    Done(Box<Result<Option<Round>, ReconcileError>>),
+}
+
+/// What a round came to.
+struct Round {
+    revision: String,
+    source: String,
+    managed: Managed,
+    drifted: Vec<Drifted>,
+    target: Target,
+    steps: usize,
 }
 
 /// The running daemon.
@@ -49,6 +62,7 @@ pub async fn run(root: Root, config: PathBuf, settings: Settings, level: LevelHa
         waiting_for: Some("looking at the node".into()),
         last_error: None,
         configuration_error: None,
+        drifted: Vec::new(),
     };
     let daemon = Daemon { root, config, settings, level, status, failures: 0 };
     daemon.serve().await
@@ -59,7 +73,8 @@ impl Daemon {
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
         let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
-        let mut watcher = watch::Watcher::new(&self.root, self.settings.state.file.as_str());
+        let mut watcher = Watcher::new(&self.root, self.settings.state.file.as_str());
+        let mut reconciler: Option<Arc<Reconciler>> = None;
         let mut watchdog = Watchdog::default();
         let (news_to, mut news) = mpsc::channel(16);
         let mut working: Option<tokio::task::JoinHandle<()>> = None;
@@ -72,18 +87,27 @@ impl Daemon {
         loop {
             if again && working.is_none() {
                 again = false;
-                working = Some(self.start_round(news_to.clone()));
+                match self.connected(&mut reconciler).await {
+                    Ok(reconciler) => working = Some(start_round(reconciler, news_to.clone())),
+                    Err(error) => next_check = Instant::now() + self.finish(&Err(error)),
+                }
             }
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = hangup.recv() => {
                     self.reload();
-                    watcher = watch::Watcher::new(&self.root, self.settings.state.file.as_str());
+                    watcher = Watcher::new(&self.root, self.settings.state.file.as_str());
+                    reconciler = None;
                     again = true;
                 }
-                () = watcher.changed() => {
-                    tracing::info!(file = self.status.source, "the state file changed");
+                noticed = watcher.changed() => {
+                    match noticed {
+                        Noticed::StateFile => tracing::info!(file = self.settings.state.file.as_str(), "the state file changed"),
+                        // What failed is undone, which is noticed too: the retry comes in its own time.
+                        Noticed::Managed(_) if self.failures > 0 => continue,
+                        Noticed::Managed(what) => tracing::debug!(what, "something managed changed"),
+                    }
                     again = true;
                 }
                 () = watchdog.due() => watchdog.alive(),
@@ -92,7 +116,15 @@ impl Daemon {
                     News::Progress(line) => self.enter(Phase::Converging, Some(line)),
                     News::Done(result) => {
                         working = None;
-                        next_check = Instant::now() + self.finish(result);
+                        next_check = Instant::now() + self.finish(&result);
+                        match (&*result, &reconciler) {
+                            (Ok(Some(round)), Some(reconciler)) => {
+                                watcher.follow(&self.root, &round.target, reconciler.systemd()).await;
+                            }
+                            // A connection that failed is made anew.
+                            (Err(_), _) => reconciler = None,
+                            _ => {}
+                        }
                     }
                 },
             }
@@ -115,38 +147,45 @@ impl Daemon {
         Ok(())
     }
 
-    fn start_round(&mut self, news: mpsc::Sender<News>) -> tokio::task::JoinHandle<()> {
-        let (root, settings) = (self.root.clone(), self.settings.clone());
-        tokio::spawn(async move {
-            let result = round(root, settings, &news).await;
-            // Nobody listens any more when the daemon stops.
-            let _ = news.send(News::Done(result)).await;
-        })
+    /// The connections, made once and kept.
+    async fn connected(&self, kept: &mut Option<Arc<Reconciler>>) -> Result<Arc<Reconciler>, ReconcileError> {
+        if let Some(reconciler) = kept {
+            return Ok(Arc::clone(reconciler));
+        }
+        let reconciler = Arc::new(Reconciler::connect(self.root.clone(), self.settings.clone()).await?);
+        *kept = Some(Arc::clone(&reconciler));
+        Ok(reconciler)
     }
 
     /// Takes the result of a round up; how long until the next check.
-    fn finish(&mut self, result: Result<Option<(String, Managed, usize)>, ReconcileError>) -> Duration {
+    fn finish(&mut self, result: &Result<Option<Round>, ReconcileError>) -> Duration {
         let interval = Duration::from_secs(self.settings.check.interval_seconds.into());
         match result {
             Ok(None) => {
                 self.failures = 0;
                 self.status.last_error = None;
                 (self.status.revision, self.status.managed) = (None, Managed::default());
-                self.enter(Phase::Waiting, Some(format!("the state file {}", self.status.source)));
+                self.status.drifted.clear();
+                self.enter(Phase::Waiting, Some(format!("the state file {}", self.settings.state.file)));
                 interval
             }
-            Ok(Some((revision, managed, steps))) => {
+            Ok(Some(round)) => {
                 self.failures = 0;
                 self.status.last_error = None;
-                self.status.managed = managed;
-                if steps > 0 || self.status.revision.as_ref() != Some(&revision) {
-                    tracing::info!(revision, steps, "converged");
+                self.status.managed = round.managed;
+                self.status.source.clone_from(&round.source);
+                if round.steps > 0 || self.status.revision.as_ref() != Some(&round.revision) {
+                    tracing::info!(revision = round.revision, steps = round.steps, "converged");
                 }
-                self.status.revision = Some(revision);
-                self.enter(Phase::Converged, None);
+                for drifted in round.drifted.iter().filter(|drifted| !self.status.drifted.contains(drifted)) {
+                    tracing::warn!(resource = drifted.resource, "drifted, and left alone: {}", drifted.reason);
+                }
+                self.status.revision = Some(round.revision.clone());
+                self.status.drifted.clone_from(&round.drifted);
+                self.enter(if round.drifted.is_empty() { Phase::Converged } else { Phase::Drifted }, None);
                 interval
             }
-            Err(error) => self.failed(&error, interval),
+            Err(error) => self.failed(error, interval),
         }
     }
 
@@ -205,18 +244,28 @@ impl Daemon {
     }
 }
 
-async fn round(
-    root: Root,
-    settings: Settings,
-    news: &mpsc::Sender<News>,
-) -> Result<Option<(String, Managed, usize)>, ReconcileError> {
-    let reconciler = Reconciler::connect(root, settings).await?;
+fn start_round(reconciler: Arc<Reconciler>, news: mpsc::Sender<News>) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        let result = round(&reconciler, &news).await;
+        // Nobody listens any more when the daemon stops.
+        let _ = news.send(News::Done(Box::new(result))).await;
+    })
+}
+
+async fn round(reconciler: &Reconciler, news: &mpsc::Sender<News>) -> Result<Option<Round>, ReconcileError> {
     let progress = |number: usize, total: usize, headline: &str| {
         // A full channel loses a progress line, never a result.
         let _ = news.try_send(News::Progress(format!("step {number} of {total}: {headline}")));
     };
-    let converged = reconciler.converge(progress).await?;
-    Ok(converged.map(|(planned, steps)| (planned.desired.revision, Managed::by(&planned.desired.state), steps)))
+    let Some((planned, steps)) = reconciler.converge(progress).await? else { return Ok(None) };
+    Ok(Some(Round {
+        managed: Managed::by(&planned.desired.state),
+        revision: planned.desired.revision,
+        source: planned.desired.origin,
+        drifted: planned.drifted,
+        target: planned.target,
+        steps,
+    }))
 }
 
 async fn shutting_down() -> bool {

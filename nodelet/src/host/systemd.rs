@@ -110,6 +110,16 @@ impl Systemd {
         Ok(Self { manager })
     }
 
+    /// The connection to the bus.
+    pub fn connection(&self) -> &zbus::Connection {
+        self.manager.inner().connection()
+    }
+
+    /// The object of a unit, which systemd loads for it.
+    pub async fn unit_path(&self, unit: &str) -> zbus::Result<String> {
+        self.manager.load_unit(unit.to_owned()).await.map(|path| path.to_string())
+    }
+
     /// `systemctl list-units NAME…` and `systemctl is-enabled NAME…`
     pub async fn units(&self, names: &[String]) -> Result<BTreeMap<String, UnitSeen>, SystemdError> {
         if names.is_empty() {

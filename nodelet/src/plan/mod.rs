@@ -1,10 +1,12 @@
 //! The difference between what is wanted and what is there, as ordered steps. Pure: nothing here touches
 //! the host.
 
+mod drift;
 mod packages;
 mod render;
 mod units;
 
+pub use drift::{Drifted, hold_back};
 pub use render::{Style, headline, render};
 
 use crate::apply::Pending;
@@ -27,6 +29,22 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The resources that it changes, named as [`Drifted`] names them.
+    pub fn resources(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for step in &self.steps {
+            match &step.action {
+                Action::WriteFile { path } | Action::RemoveFile { path } => names.push(format!("file {path}")),
+                Action::ChangePackages { changes } => {
+                    names.extend(changes.iter().map(|change| format!("package {}", change.name)));
+                }
+                Action::Unit { name, .. } => names.push(format!("unit {name}")),
+                _ => {}
+            }
+        }
+        names
+    }
+
     /// True when there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()

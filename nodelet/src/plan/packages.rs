@@ -41,7 +41,11 @@ pub(super) fn steps(target: &Target, observed: &Observed, manager: Manager) -> R
     Ok(steps)
 }
 
-fn change(package: &TargetPackage, observed: &Observed, manager: Manager) -> Result<Option<PackageChange>, PlanError> {
+pub(super) fn change(
+    package: &TargetPackage,
+    observed: &Observed,
+    manager: Manager,
+) -> Result<Option<PackageChange>, PlanError> {
     let installed = observed.packages.get(&package.name).map(|installed| installed.version.clone());
     let to = match (package.present, &installed, &package.version) {
         (false, None, _) | (true, Some(_), None) => return Ok(None),

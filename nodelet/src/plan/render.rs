@@ -150,6 +150,7 @@ mod tests {
             group: "root".into(),
             purpose: Purpose::Plain,
             followers: Followers::default(),
+            drift: nodelet_api::Drift::Repair,
             on_change: None,
         };
         let mut target = Target::default();

@@ -3,6 +3,7 @@ use super::*;
 use crate::desired::{TargetPackage, TargetUnit};
 use crate::host::packages::Installed;
 use crate::host::systemd::UnitSeen;
+use nodelet_api::Drift;
 
 fn own() -> (u32, u32, String, String) {
     let (uid, gid) = (nix::unistd::Uid::current().as_raw(), nix::unistd::Gid::current().as_raw());
@@ -18,6 +19,7 @@ fn file(content: &str, restart: &[&str]) -> TargetFile {
         group,
         purpose: Purpose::Plain,
         followers: Followers { restart: restart.iter().map(ToString::to_string).collect(), ..Followers::default() },
+        drift: Drift::Repair,
         on_change: None,
     }
 }
@@ -34,6 +36,7 @@ fn package(name: &str, version: Option<&str>) -> TargetPackage {
         version: version.map(|version| version.try_into().unwrap()),
         hold: false,
         allow_downgrade: false,
+        drift: Drift::Repair,
         on_change: None,
     }
 }
@@ -45,6 +48,7 @@ fn unit(name: &str) -> TargetUnit {
         masked: false,
         running: Some(true),
         left: false,
+        drift: Drift::Repair,
         on_change: None,
     }
 }
@@ -214,4 +218,21 @@ fn what_left_the_state_is_stopped_before_its_file_goes() {
             "reload systemd's units (unit files change)",
         ]
     );
+}
+
+#[test]
+fn what_is_to_be_reported_is_left_alone() {
+    let mut target =
+        Target { units: vec![TargetUnit { drift: Drift::Report, ..unit("a.service") }], ..Target::default() };
+    target.files.insert("/etc/a".into(), TargetFile { drift: Drift::RepairWithGrant, ..file("a", &[]) });
+    target.files.insert("/etc/b".into(), file("b", &[]));
+    target.files.insert("/etc/c".into(), file("c", &[]));
+    target.packages.push(TargetPackage { drift: Drift::Report, ..package("p", Some("1")) });
+    let mut observed = Observed::default();
+    observed.units.insert("a.service".into(), unit_seen("inactive", "enabled"));
+    let tired = BTreeSet::from(["file /etc/b".to_owned()]);
+    let drifted = hold_back(&mut target, &observed, Manager::Apt, &tired).unwrap();
+    let names: Vec<&str> = drifted.iter().map(|drifted| drifted.resource.as_str()).collect();
+    assert_eq!(names, ["file /etc/a", "file /etc/b", "package p", "unit a.service"]);
+    assert_eq!(shown(&target, &observed), ["write /etc/c (it is not there)"]);
 }

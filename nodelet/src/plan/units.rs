@@ -24,6 +24,13 @@ pub(super) fn stops_before_files(target: &Target, observed: &Observed) -> Vec<St
     steps
 }
 
+/// How a unit differs from what is wanted of it.
+pub(super) fn difference(unit: &TargetUnit, seen: &UnitSeen) -> Option<String> {
+    let runs_wrongly = unit.running.is_some_and(|wanted| wanted != seen.is_up());
+    let differs = runs_wrongly || !file_state(unit, seen).is_empty();
+    differs.then(|| format!("it is {}, {}", seen.active, seen.file))
+}
+
 /// Masks and enablement first, then what stops, then what restarts or reloads because of a file, then what
 /// starts. Each unit restarts once, whatever the number of its changes.
 pub(super) fn steps(target: &Target, observed: &Observed, changed: &Changed<'_>, pending: &Pending) -> Vec<Step> {

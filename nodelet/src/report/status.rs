@@ -1,6 +1,7 @@
 //! The status file: what the daemon would say if it were asked. `nodelet status` shows it.
 
 use crate::host::files;
+use crate::plan::Drifted;
 use crate::root::Root;
 use jiff::Timestamp;
 use nix::unistd::{Gid, Uid};
@@ -19,6 +20,8 @@ pub enum Phase {
     Converging,
     /// The node is as wanted.
     Converged,
+    /// The node is as wanted but for what is only to be reported.
+    Drifted,
     /// Something failed; it will be tried again.
     Failed,
     /// The desired state is invalid; a person must edit it.
@@ -50,6 +53,9 @@ pub struct Status {
     /// What failed last, and has not succeeded since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
+    /// What is not as wanted, and is left so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drifted: Vec<Drifted>,
     /// What is wrong with the configuration files; the settings read before stay in effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration_error: Option<String>,
@@ -115,6 +121,10 @@ impl Status {
     pub fn line(&self) -> String {
         let state = match (self.phase, &self.waiting_for) {
             (Phase::Converged, _) => format!("Converged: {}", self.managed),
+            (Phase::Drifted, _) => {
+                let names: Vec<&str> = self.drifted.iter().map(|drifted| drifted.resource.as_str()).collect();
+                format!("Drifted, and left alone: {}", names.join(", "))
+            }
             (phase, Some(waiting_for)) => format!("{phase:?}: {waiting_for}"),
             (phase, None) => format!("{phase:?}"),
         };
@@ -175,6 +185,7 @@ mod tests {
             managed: Managed::default(),
             waiting_for: Some("a retry".into()),
             last_error: None,
+            drifted: Vec::new(),
             configuration_error: Some("invalid:\n/etc/x:1:1: y".into()),
         };
         status.write(&root).unwrap();

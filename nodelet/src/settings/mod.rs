@@ -98,6 +98,10 @@ pub struct Check {
     /// further failure, up to the check interval.
     #[schemars(range(min = 1, max = 86400))]
     pub retry_seconds: u32,
+    /// How often in an hour a resource that something else keeps changing is put back; after that it is reported
+    /// only, until the hour is over.
+    #[schemars(range(min = 0, max = 3600))]
+    pub repairs_per_hour: u32,
 }
 
 /// What goes into the log.
@@ -141,7 +145,7 @@ impl Default for Packages {
 
 impl Default for Check {
     fn default() -> Self {
-        Self { interval_seconds: 1800, retry_seconds: 10 }
+        Self { interval_seconds: 1800, retry_seconds: 10, repairs_per_hour: 10 }
     }
 }
 

@@ -247,3 +247,86 @@ fn a_failed_step_is_undone_with_apt() {
 fn a_failed_step_is_undone_with_dnf() {
     undoes("dnf-undo", Kind::Rpm);
 }
+
+/// Drift of every kind is put back as it happens; what is only to be reported is left alone.
+fn repairs(name: &str, image: Kind) {
+    let scene = Scene::new(name, image);
+    let node = &scene.node;
+    let reported = "[[files]]\npath = \"/etc/reported.conf\"\ncontent = \"wanted\\n\"\ndrift = \"Report\"\n";
+    scene.hand_over(&scene.state("1.0", reported));
+    scene.wait_for_phase("Converged", None);
+
+    // Each change with the condition that it is undone; the time is measured in the node, from the change on.
+    let changes = [
+        ("an edited file", "echo x > /etc/clock/wörld.conf", "grep -q 'version = 1.0' /etc/clock/wörld.conf", 1000),
+        ("a mode", "chmod 0666 /etc/clock/wörld.conf", "test \"$(stat -c %a /etc/clock/wörld.conf)\" = 640", 1000),
+        ("a removed file", "rm /etc/clock/wörld.conf", "test -e /etc/clock/wörld.conf", 1000),
+        ("a removed directory", "rm -r /etc/clock", "test -e /etc/clock/wörld.conf", 1000),
+        ("a stopped unit", "systemctl stop clock", "systemctl -q is-active clock", 1000),
+        ("a disabled unit", "systemctl disable clock", "systemctl -q is-enabled clock", 1000),
+        (
+            "a removed drop-in",
+            "rm -r /etc/systemd/system/clock.service.d",
+            "test -e /etc/systemd/system/clock.service.d/10-test.conf",
+            1000,
+        ),
+    ];
+    for (what, change, repaired, limit) in changes {
+        let script = format!(
+            "{change}; start=$(date +%s%N); until {repaired}; do :; done 2>/dev/null; echo $((($(date +%s%N) - start) / 1000000))"
+        );
+        let done = node.exec_with(&["timeout", "20", "sh", "-c", &script], None, SOON).unwrap();
+        assert!(done.success(), "{what} was not repaired: {}\n{}", done.text(), node.journal("nodelet").unwrap());
+        let took: u64 = done.stdout.lines().last().unwrap().parse().unwrap();
+        println!("{what} was repaired after {took} ms");
+        assert!(took < limit, "{what} was repaired after {took} ms");
+        node.wait_for("the node to be as wanted", SOON, "nodelet status && nodelet plan").unwrap();
+    }
+
+    // A package that an administrator, or unattended-upgrades, changed.
+    let (remove, upgrade) = match image {
+        Kind::Rpm => ("dnf -y remove clock", "dnf -y upgrade clock"),
+        _ => ("apt-get remove -y clock", "apt-get install -y clock"),
+    };
+    for change in [remove, upgrade] {
+        node.run_sh(change).unwrap();
+        let back = "nodelet status && nodelet plan && systemctl -q is-active clock";
+        node.wait_for(&format!("the undoing of {change}"), SOON, back).unwrap();
+        assert_eq!(scene.installed("clock"), "1.0", "after {change}");
+    }
+
+    node.write_file("/etc/reported.conf", "changed\n", 0o644).unwrap();
+    scene.wait_for_phase("Drifted", None);
+    assert_eq!(node.read_file("/etc/reported.conf").unwrap(), "changed");
+    let status = scene.status();
+    assert_eq!(status["drifted"][0]["resource"], "file /etc/reported.conf", "{status}");
+    node.write_file("/etc/reported.conf", "wanted\n", 0o644).unwrap();
+    scene.wait_for_phase("Converged", None);
+}
+
+#[test]
+fn drift_is_repaired_with_apt() {
+    repairs("apt-drift", Kind::Base);
+}
+
+#[test]
+fn drift_is_repaired_with_dnf() {
+    repairs("dnf-drift", Kind::Rpm);
+}
+
+#[test]
+fn two_tools_do_not_fight_for_ever() {
+    let scene = Scene::new("fight", Kind::Base);
+    let node = &scene.node;
+    node.write_file("/etc/nodelet/nodelet.toml.d/few.toml", "[check]\nrepairsPerHour = 3\n", 0o600).unwrap();
+    node.run_sh("systemctl reload nodelet").unwrap();
+    scene.hand_over("[[files]]\npath = \"/etc/contested\"\ncontent = \"nodelet\\n\"\n");
+    scene.wait_for_phase("Converged", None);
+    let other = "for i in 1 2 3; do echo other > /etc/contested; until grep -q nodelet /etc/contested; do sleep 0.01; done; done";
+    node.run(&["timeout", "20", "sh", "-c", other]).unwrap();
+    node.write_file("/etc/contested", "other\n", 0o644).unwrap();
+    scene.wait_for_phase("Drifted", None);
+    assert_eq!(node.read_file("/etc/contested").unwrap(), "other");
+    let status = node.run_sh("systemctl status nodelet").unwrap();
+    assert!(status.contains("Drifted, and left alone: file /etc/contested"), "{status}");
+}

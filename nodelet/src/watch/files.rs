@@ -1,0 +1,115 @@
+//! Changes of files, through inotify.
+
+use crate::root::Root;
+use futures::StreamExt;
+use inotify::{EventStream, Inotify, WatchDescriptor, WatchMask};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Watches the directories of files: editors and package managers replace files instead of writing them.
+pub(super) struct FileWatch {
+    paths: BTreeSet<String>,
+    stream: Option<EventStream<[u8; 4096]>>,
+    names: HashMap<WatchDescriptor, BTreeMap<OsString, String>>,
+}
+
+impl FileWatch {
+    /// Watches these files, whether they are there or not. What can't be watched is left to the regular check.
+    pub(super) fn new(root: &Root, paths: BTreeSet<String>) -> Self {
+        let mut names: HashMap<WatchDescriptor, BTreeMap<OsString, String>> = HashMap::new();
+        let stream = Inotify::init().and_then(|inotify| {
+            for path in &paths {
+                let place = root.join(path);
+                // Where the directory isn't there (yet), the nearest one above it tells when that changes.
+                let (directory, name) = nearest(&place);
+                match inotify.watches().add(&directory, mask()) {
+                    Ok(watch) => drop(names.entry(watch).or_default().insert(name, path.clone())),
+                    Err(error) => tracing::warn!(path, %error, "its changes are found only by the regular check"),
+                }
+            }
+            inotify.into_event_stream([0; 4096])
+        });
+        if let Err(error) = &stream {
+            tracing::warn!(%error, "changes of files are found only by the regular check");
+        }
+        Self { paths, stream: stream.ok(), names }
+    }
+
+    pub(super) fn paths(&self) -> &BTreeSet<String> {
+        &self.paths
+    }
+
+    /// Waits for the next change of one of the files; its path.
+    pub(super) async fn changed(&mut self) -> String {
+        loop {
+            let Some(stream) = &mut self.stream else { return std::future::pending().await };
+            match stream.next().await {
+                Some(Ok(event)) => {
+                    let named = self.names.get(&event.wd);
+                    // An event without a name is about the directory itself: it may be gone.
+                    let path = match &event.name {
+                        Some(name) => named.and_then(|names| names.get::<OsStr>(name)),
+                        None => named.and_then(|names| names.values().next()),
+                    };
+                    if let Some(path) = path {
+                        return path.clone();
+                    }
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "watching files failed; changes are found only by the regular check");
+                    self.stream = None;
+                }
+                None => self.stream = None,
+            }
+        }
+    }
+}
+
+fn mask() -> WatchMask {
+    WatchMask::CLOSE_WRITE
+        | WatchMask::ATTRIB
+        | WatchMask::CREATE
+        | WatchMask::MOVED_TO
+        | WatchMask::MOVED_FROM
+        | WatchMask::DELETE
+        | WatchMask::MOVE_SELF
+        | WatchMask::DELETE_SELF
+}
+
+/// The nearest directory above a path that exists, and the name in it that leads to the path.
+fn nearest(path: &Path) -> (PathBuf, OsString) {
+    let mut below = path;
+    for directory in path.ancestors().skip(1) {
+        if directory.is_dir() {
+            return (directory.to_owned(), below.file_name().unwrap_or_default().to_owned());
+        }
+        below = directory;
+    }
+    (PathBuf::from("/"), OsString::new())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Duration;
+
+    async fn next(watch: &mut FileWatch) -> Option<String> {
+        tokio::time::timeout(Duration::from_millis(500), watch.changed()).await.ok()
+    }
+
+    #[tokio::test]
+    async fn only_the_named_files_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::at(directory.path());
+        let mut watch = FileWatch::new(&root, BTreeSet::from(["/a".into(), "/sub/deep/b".into()]));
+        std::fs::write(root.join("/other"), "x").unwrap();
+        assert_eq!(next(&mut watch).await, None);
+        std::fs::write(root.join("/a"), "x").unwrap();
+        assert_eq!(next(&mut watch).await.as_deref(), Some("/a"));
+        let mut watch = FileWatch::new(&root, watch.paths().clone());
+        std::fs::create_dir(root.join("/sub")).unwrap();
+        assert_eq!(next(&mut watch).await.as_deref(), Some("/sub/deep/b"));
+    }
+}

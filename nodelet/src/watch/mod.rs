@@ -1,0 +1,70 @@
+//! Notices, as it happens, that something on the host changed: files and package databases through inotify, units
+//! through signals of systemd. Nothing is polled.
+
+mod files;
+mod units;
+
+use crate::desired::Target;
+use crate::host::systemd::Systemd;
+use crate::root::Root;
+use files::FileWatch;
+use std::collections::BTreeSet;
+use units::UnitWatch;
+
+/// dpkg replaces the one, rpm writes to the other (and to files beside it).
+const DATABASES: [&str; 3] = ["/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite-wal", "/var/lib/rpm/rpmdb.sqlite"];
+
+/// What woke the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noticed {
+    /// The file with the desired state.
+    StateFile,
+    /// Something that is managed, in words.
+    Managed(String),
+}
+
+/// Watches the state file, and what a target manages.
+pub struct Watcher {
+    files: FileWatch,
+    units: UnitWatch,
+    state_file: String,
+}
+
+impl Watcher {
+    /// Watches the state file alone, until [`Self::follow`] says what is managed.
+    pub fn new(root: &Root, state_file: &str) -> Self {
+        let files = FileWatch::new(root, BTreeSet::from([state_file.to_owned()]));
+        Self { files, units: UnitWatch::default(), state_file: state_file.to_owned() }
+    }
+
+    /// Watches what this target manages, and nothing else. Cheap when it manages the same as before.
+    pub async fn follow(&mut self, root: &Root, target: &Target, systemd: Option<&Systemd>) {
+        let mut paths: BTreeSet<String> = target.files.keys().chain(target.absent.keys()).cloned().collect();
+        paths.insert(self.state_file.clone());
+        if !target.packages.is_empty() {
+            paths.extend(DATABASES.map(str::to_owned));
+        }
+        if *self.files.paths() != paths {
+            self.files = FileWatch::new(root, paths);
+        }
+        let names: BTreeSet<String> = target.units.iter().map(|unit| unit.name.clone()).collect();
+        if *self.units.names() != names {
+            // The old streams go first: nobody reads them while the new ones are made, and a full one would keep
+            // the connection from being read at all.
+            self.units = UnitWatch::default();
+            if let Some(systemd) = systemd {
+                self.units = UnitWatch::new(systemd, names).await;
+            }
+        }
+    }
+
+    /// Waits for the next change.
+    pub async fn changed(&mut self) -> Noticed {
+        tokio::select! {
+            path = self.files.changed() => {
+                if path == self.state_file { Noticed::StateFile } else { Noticed::Managed(path) }
+            }
+            unit = self.units.changed() => Noticed::Managed(unit),
+        }
+    }
+}

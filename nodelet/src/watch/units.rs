@@ -1,0 +1,79 @@
+//! Changes of units, through signals of systemd.
+
+use crate::host::systemd::Systemd;
+use futures::stream::{SelectAll, StreamExt};
+use std::collections::{BTreeMap, BTreeSet};
+use zbus::{MatchRule, MessageStream};
+
+/// Watches units: one rule for each, because a host with pods changes many that are not ours.
+#[derive(Default)]
+pub(super) struct UnitWatch {
+    names: BTreeSet<String>,
+    /// Object paths of the units.
+    paths: BTreeMap<String, String>,
+    streams: SelectAll<MessageStream>,
+}
+
+impl UnitWatch {
+    /// Watches these units. What can't be watched is left to the regular check.
+    pub(super) async fn new(systemd: &Systemd, names: BTreeSet<String>) -> Self {
+        let mut watch = Self::default();
+        for name in &names {
+            match watch.add(systemd, name).await {
+                Ok(()) => {}
+                Err(error) => tracing::warn!(unit = name, %error, "its changes are found only by the regular check"),
+            }
+        }
+        // Enablement is no property of a unit; one signal tells of all changes.
+        if let (false, Err(error)) = (names.is_empty(), watch.add_enablement(systemd).await) {
+            tracing::warn!(%error, "changes of enablement are found only by the regular check");
+        }
+        watch.names = names;
+        watch
+    }
+
+    async fn add_enablement(&mut self, systemd: &Systemd) -> zbus::Result<()> {
+        let rule = MatchRule::builder()
+            .msg_type(zbus::message::Type::Signal)
+            .interface("org.freedesktop.systemd1.Manager")
+            .member("UnitFilesChanged")
+            .build()?;
+        self.streams.push(MessageStream::for_match_rule(rule, systemd.connection(), None).await?);
+        Ok(())
+    }
+
+    async fn add(&mut self, systemd: &Systemd, name: &str) -> zbus::Result<()> {
+        let path = systemd.unit_path(name).await?;
+        let rule = MatchRule::builder()
+            .msg_type(zbus::message::Type::Signal)
+            .interface("org.freedesktop.DBus.Properties")
+            .member("PropertiesChanged")
+            .path(path.clone())
+            .build()?;
+        self.streams.push(MessageStream::for_match_rule(rule, systemd.connection(), None).await?);
+        self.paths.insert(path, name.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    /// Waits for the next change of a unit; its name.
+    pub(super) async fn changed(&mut self) -> String {
+        loop {
+            if self.streams.is_empty() {
+                return std::future::pending().await;
+            }
+            match self.streams.next().await {
+                Some(Ok(message)) => {
+                    let header = message.header();
+                    let path = header.path().map(ToString::to_string).unwrap_or_default();
+                    return self.paths.get(&path).cloned().unwrap_or_else(|| "the enablement of units".to_owned());
+                }
+                Some(Err(error)) => tracing::debug!(%error, "a signal could not be read"),
+                None => self.streams.clear(),
+            }
+        }
+    }
+}
