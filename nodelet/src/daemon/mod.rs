@@ -78,15 +78,16 @@ impl Daemon {
         let mut watchdog = Watchdog::default();
         let (news_to, mut news) = mpsc::channel(16);
         let mut working: Option<tokio::task::JoinHandle<()>> = None;
-        // A change that comes while a round is under way asks for another round.
-        let mut again = true;
+        // What comes while a round is under way asks for another round: a wish of a person always, drift only when
+        // the round succeeds, because a failed one is undone, which looks like drift.
+        let (mut asked, mut drift) = (true, false);
         let mut next_check = Instant::now();
         notify::ready();
         self.publish();
         tracing::info!(version = self.status.version, state = self.status.source, "nodelet runs");
         loop {
-            if again && working.is_none() {
-                again = false;
+            if (asked || drift) && working.is_none() {
+                (asked, drift) = (false, false);
                 match self.connected(&mut reconciler).await {
                     Ok(reconciler) => working = Some(start_round(reconciler, news_to.clone())),
                     Err(error) => next_check = Instant::now() + self.finish(&Err(error)),
@@ -99,19 +100,21 @@ impl Daemon {
                     self.reload();
                     watcher = Watcher::new(&self.root, self.settings.state.file.as_str());
                     reconciler = None;
-                    again = true;
+                    asked = true;
                 }
-                noticed = watcher.changed() => {
-                    match noticed {
-                        Noticed::StateFile => tracing::info!(file = self.settings.state.file.as_str(), "the state file changed"),
-                        // What failed is undone, which is noticed too: the retry comes in its own time.
-                        Noticed::Managed(_) if self.failures > 0 => continue,
-                        Noticed::Managed(what) => tracing::debug!(what, "something managed changed"),
+                noticed = watcher.changed() => match noticed {
+                    Noticed::StateFile => {
+                        tracing::info!(file = self.settings.state.file.as_str(), "the state file changed");
+                        asked = true;
                     }
-                    again = true;
-                }
+                    Noticed::Managed(what) => {
+                        tracing::debug!(what, "something managed changed");
+                        // While something fails, the retry comes in its own time.
+                        drift = self.failures == 0;
+                    }
+                },
                 () = watchdog.due() => watchdog.alive(),
-                () = sleep_until(next_check), if working.is_none() => again = true,
+                () = sleep_until(next_check), if working.is_none() => asked = true,
                 Some(message) = news.recv() => match message {
                     News::Progress(line) => self.enter(Phase::Converging, Some(line)),
                     News::Done(result) => {
@@ -122,7 +125,10 @@ impl Daemon {
                                 watcher.follow(&self.root, &round.target, reconciler.systemd()).await;
                             }
                             // A connection that failed is made anew.
-                            (Err(_), _) => reconciler = None,
+                            (Err(_), _) => {
+                                reconciler = None;
+                                drift = false;
+                            }
                             _ => {}
                         }
                     }

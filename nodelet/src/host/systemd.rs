@@ -179,6 +179,11 @@ impl Systemd {
         let refused = |source| SystemdError::Refused { what: what.clone(), source };
         // The stream first: a job may end before the answer to the call is read.
         let mut removed = self.manager.receive_job_removed().await.map_err(refused)?;
+        if matches!(job, Job::Start | Job::Restart) {
+            // `systemctl reset-failed`: systemd counts our own starts against the unit's limit, and several changes
+            // within seconds must not end in "start request repeated too quickly". An unknown unit is told below.
+            let _ = self.manager.reset_failed_unit(unit.to_owned()).await;
+        }
         let (name, mode) = (unit.to_owned(), "replace".to_owned());
         let path: OwnedObjectPath = match job {
             Job::Start => self.manager.start_unit(name, mode).await,
