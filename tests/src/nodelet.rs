@@ -56,9 +56,10 @@ fn libraries(built: &[PathBuf]) -> Result<Package> {
 }
 
 /// Boots a node that has nodelet's repository configured, and nodelet not yet installed.
-pub fn node(name: &str, image: Kind) -> Result<Node> {
+pub fn node(options: NodeOptions) -> Result<Node> {
     let repository = repository()?;
-    let node = Node::boot(&slot()?, NodeOptions::new(name, image).bind(repository.dir(), repository.bound_at()))?;
+    let image = options.image;
+    let node = Node::boot(&slot()?, options.bind(repository.dir(), repository.bound_at()))?;
     let base = format!("file://{}", repository.bound_at());
     if image == Kind::Rpm {
         repository.add_to_dnf(&node, &base)?;
@@ -73,12 +74,14 @@ pub fn node(name: &str, image: Kind) -> Result<Node> {
 pub fn install(node: &Node, version: Option<&str>) -> Result<()> {
     let dnf = node.exists("/usr/bin/dnf")?;
     let command = match (dnf, version) {
-        (true, None) => "dnf install -y nodelet".to_owned(),
+        // `dnf install` leaves an older version that is installed as it is.
+        (true, None) => "dnf install -y nodelet && dnf upgrade -y nodelet".to_owned(),
         (true, Some(version)) => format!("dnf install -y nodelet-{version}"),
         (false, None) => "apt-get install -y nodelet".to_owned(),
         (false, Some(version)) => format!("apt-get install -y nodelet={version}"),
     };
-    node.run_sh(&format!("export DEBIAN_FRONTEND=noninteractive; {command}"))
+    // No frontend is named and there is no terminal: a question of the package's would fail the installation.
+    node.run_sh(&format!("{{ {command}; }} </dev/null"))
         .with_context(|| format!("installing nodelet on {}", node.name()))
         .map(drop)
 }

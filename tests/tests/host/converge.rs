@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use crate::nodelet::{install, node};
 use testbed::image::Kind;
 use testbed::repository::Repository;
-use testbed::{Node, dummy, slot};
+use testbed::{Node, NodeOptions, dummy, nodelet, slot};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -22,13 +21,14 @@ impl Scene {
         let clocks = ["1.0", "2.0"].map(|version| dummy::service("clock", version));
         repository.publish(&clocks).unwrap();
         repository.publish(&[dummy::plain("extra", "1.0"), dummy::failing("broken", "1.0")]).unwrap();
-        let node = node(name, image, |options| options.bind(repository.dir(), repository.bound_at()));
+        let options = NodeOptions::new(name, image).bind(repository.dir(), repository.bound_at());
+        let node = nodelet::node(options).unwrap();
         node.write_file("/etc/nodelet/keys/dummies.asc", repository.public_key().unwrap(), 0o644).unwrap();
         if image == Kind::Rpm {
             // These nodes are Debian inside, so both are there.
             node.write_file("/etc/nodelet/nodelet.toml.d/dnf.toml", "[packages]\nmanager = \"dnf\"\n", 0o600).unwrap();
         }
-        install(&node, image, None);
+        nodelet::install(&node, None).unwrap();
         Self { node, repository }
     }
 

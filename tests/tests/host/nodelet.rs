@@ -1,78 +1,14 @@
 //! nodelet's own packages on real nodes: installing, upgrading, configuring, removing.
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use packaging::package::Package;
-use packaging::product::{Format, Sources};
 use testbed::image::Kind;
-use testbed::repository::Repository;
-use testbed::{Node, NodeOptions, slot};
+use testbed::{Node, NodeOptions, nodelet};
 
-/// Older than any version that is built here.
-const OLD: &str = "0.0.1";
 const SOON: Duration = Duration::from_secs(20);
 
-/// The program under test: what the runner built, or what cargo built beside this test.
-fn program() -> PathBuf {
-    std::env::var_os("NODELET_BINARY")
-        .map_or_else(|| std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("nodelet"), PathBuf::from)
-}
-
-/// A repository with an old and the current version of nodelet, built once.
-pub(crate) fn repository() -> &'static Repository {
-    static REPOSITORY: OnceLock<Repository> = OnceLock::new();
-    REPOSITORY.get_or_init(|| {
-        let sources = Sources::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        let directory = slot().unwrap().dir().join("repository-nodelet");
-        let mut repository = Repository::new("nodelet", &directory).unwrap();
-        for version in [OLD.to_owned(), sources.version(None).unwrap()] {
-            let built = sources.build(&program(), &version, &[Format::Deb, Format::Rpm], &directory.join("built"));
-            let built = built.unwrap();
-            repository.publish_files(&built).unwrap();
-            if version == OLD {
-                repository.publish(&[libraries(&built)]).unwrap();
-            }
-        }
-        repository
-    })
-}
-
-/// Test nodes are Debian inside, so no RPM provides the libraries that nodelet's RPM asks for; this one says it does.
-fn libraries(built: &[PathBuf]) -> Package {
-    let rpm = built.iter().find(|path| path.extension().is_some_and(|extension| extension == "rpm")).unwrap();
-    let mut package = Package::new("host-libraries", "1");
-    package.rpm.provides = packaging::rpm::requires(rpm).unwrap();
-    package
-}
-
-/// A node that can install nodelet, and has not yet.
-pub(crate) fn node(name: &str, image: Kind, more: impl FnOnce(NodeOptions) -> NodeOptions) -> Node {
-    let repository = repository();
-    let options = NodeOptions::new(name, image).bind(repository.dir(), repository.bound_at());
-    let node = Node::boot(&slot().unwrap(), more(options)).unwrap();
-    let base = format!("file://{}", repository.bound_at());
-    match image {
-        Kind::Rpm => repository.add_to_dnf(&node, &base).unwrap(),
-        _ => {
-            repository.add_to_apt(&node, &base).unwrap();
-            node.run(&["apt-get", "update"]).unwrap();
-        }
-    }
-    node
-}
-
-/// Installs a version of nodelet, or the newest.
-pub(crate) fn install(node: &Node, image: Kind, version: Option<&str>) {
-    let (apt, dnf) = version.map_or((String::new(), String::new()), |v| (format!("={v}"), format!("-{v}")));
-    match image {
-        // `dnf install` leaves an older version that is installed as it is.
-        Kind::Rpm => node.run_sh(&format!("dnf -y install nodelet{dnf} && dnf -y upgrade nodelet{dnf}")),
-        // No frontend is named, and there is no terminal: a question would fail the installation.
-        _ => node.run_sh(&format!("apt-get install -y nodelet{apt} </dev/null")),
-    }
-    .unwrap();
+fn plain_node(name: &str) -> Node {
+    nodelet::node(NodeOptions::new(name, Kind::Base)).unwrap()
 }
 
 /// Every path that is not the package manager's own, a log, or in a file system of the kernel's.
@@ -88,9 +24,9 @@ fn files(node: &Node) -> String {
 
 /// What an upgrade, an edited configuration and a removal do, whatever the package manager.
 fn lives_and_leaves(name: &str, image: Kind, remove: &str) {
-    let node = node(name, image, |options| options);
+    let node = nodelet::node(NodeOptions::new(name, image)).unwrap();
     let before = files(&node);
-    install(&node, image, Some(OLD));
+    nodelet::install(&node, Some(nodelet::OLDER)).unwrap();
     assert_eq!(node.run(&["systemctl", "is-active", "nodelet"]).unwrap(), "active");
     assert_eq!(node.run(&["systemctl", "is-enabled", "nodelet"]).unwrap(), "enabled");
     assert_eq!(node.run(&["stat", "-c", "%a %U", "/etc/nodelet/nodelet.toml"]).unwrap(), "600 root");
@@ -105,7 +41,7 @@ fn lives_and_leaves(name: &str, image: Kind, remove: &str) {
     node.run_sh("sed -i 's/^#level = .*/level = \"debug\"/' /etc/nodelet/nodelet.toml").unwrap();
     let edited = node.read_file("/etc/nodelet/nodelet.toml").unwrap();
     let old_process = node.run(&["systemctl", "show", "-P", "MainPID", "nodelet"]).unwrap();
-    install(&node, image, None);
+    nodelet::install(&node, None).unwrap();
     assert_eq!(node.read_file("/etc/nodelet/nodelet.toml").unwrap(), edited);
     assert_eq!(node.run(&["systemctl", "is-active", "nodelet"]).unwrap(), "active");
     assert_ne!(node.run(&["systemctl", "show", "-P", "MainPID", "nodelet"]).unwrap(), old_process);
@@ -146,7 +82,7 @@ fn dnf_installs_upgrades_and_removes() {
 
 #[test]
 fn a_typo_in_the_configuration_is_told_with_its_line() {
-    let node = node("typo", Kind::Base, |options| options);
+    let node = plain_node("typo");
     node.write_file("/etc/nodelet/nodelet.toml", "[log]\nlevle = \"debug\"\n", 0o600).unwrap();
     let state = "[[files]]\npath = \"/etc/made\"\ncontent = \"x\"\n";
     node.write_file("/etc/nodelet/state.toml", state, 0o600).unwrap();
@@ -170,8 +106,8 @@ fn a_typo_in_the_configuration_is_told_with_its_line() {
 
 #[test]
 fn a_reload_takes_settings_up_and_refuses_wrong_ones() {
-    let node = node("reload", Kind::Base, |options| options);
-    install(&node, Kind::Base, None);
+    let node = plain_node("reload");
+    nodelet::install(&node, None).unwrap();
     let process = node.run(&["systemctl", "show", "-P", "MainPID", "nodelet"]).unwrap();
     node.write_file("/root/other.toml", "[[files]]\npath = \"/etc/made\"\ncontent = \"x\"\n", 0o600).unwrap();
     let dropin = "/etc/nodelet/nodelet.toml.d/50-test.toml";
@@ -190,10 +126,10 @@ fn a_reload_takes_settings_up_and_refuses_wrong_ones() {
 
 #[test]
 fn a_hung_daemon_is_restarted_and_logs_have_fields() {
-    let node = node("watchdog", Kind::Base, |options| options);
+    let node = plain_node("watchdog");
     let quick = "[Service]\nWatchdogSec=2\nRestartSec=0\nTimeoutAbortSec=2\n";
     node.write_file("/etc/systemd/system/nodelet.service.d/quick.conf", quick, 0o644).unwrap();
-    install(&node, Kind::Base, None);
+    nodelet::install(&node, None).unwrap();
     let state = "[[files]]\npath = \"/etc/made\"\ncontent = \"x\"\n";
     node.write_file("/etc/nodelet/state.toml", state, 0o600).unwrap();
     node.wait_for("the state to be applied", SOON, "test -e /etc/made").unwrap();
@@ -219,8 +155,8 @@ fn a_hung_daemon_is_restarted_and_logs_have_fields() {
 
 #[test]
 fn it_starts_without_network_and_after_a_reboot() {
-    let node = node("offline", Kind::Base, |options| options);
-    install(&node, Kind::Base, None);
+    let node = plain_node("offline");
+    nodelet::install(&node, None).unwrap();
     let state = "[[files]]\npath = \"/etc/made\"\ncontent = \"${node.name}\"\n";
     node.write_file("/etc/nodelet/state.toml", state, 0o600).unwrap();
     node.wait_for("the state to be applied", SOON, "test \"$(cat /etc/made)\" = offline").unwrap();
