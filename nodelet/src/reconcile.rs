@@ -122,7 +122,10 @@ impl Reconciler {
     /// Reads the state and plans. `None` when there is no state file.
     pub async fn plan(&self) -> Result<Option<Planned>, ReconcileError> {
         let store = Store::open(&self.root)?;
-        let pending = store.unfinished()?.as_ref().map(pending).unwrap_or_default();
+        let pending = match store.unfinished()? {
+            Some(transaction) => pending(&transaction, self.systemd()).await,
+            None => Pending::default(),
+        };
         self.plan_with(&store, &store.owned()?, &pending).await
     }
 
@@ -251,7 +254,7 @@ impl Reconciler {
             return Ok((None, Pending::default()));
         }
         tracing::warn!(transaction = transaction.record.number, "going on with a change that was cut off");
-        let pending = pending(&transaction);
+        let pending = pending(&transaction, self.systemd()).await;
         Ok((Some(transaction), pending))
     }
 

@@ -3,6 +3,8 @@
 
 #[path = "host/converge.rs"]
 mod converge;
+#[path = "host/crash.rs"]
+mod crash;
 #[path = "host/node.rs"]
 mod node;
 #[path = "host/nodelet.rs"]

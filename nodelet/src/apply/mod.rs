@@ -50,7 +50,7 @@ pub async fn apply(
     for (index, step) in plan.steps.iter().enumerate() {
         let (number, headline) = (index + 1, headline(&step.action));
         progress(number, total, &headline);
-        transaction.step_begins(part, index)?;
+        transaction.step_begins(part, index, pending::mark(&step.action, hands.systemd).await)?;
         crate::fault::point("begun", number);
         let result = perform::perform(&step.action, target, hands).await;
         result.map_err(|cause| {

@@ -1,6 +1,7 @@
 //! What a transaction that was cut off still owes: the restart of a unit whose file it had written already can't
 //! be seen in a difference any more.
 
+use crate::host::systemd::Systemd;
 use crate::plan::{Action, UnitChange};
 use crate::store::Transaction;
 use std::collections::BTreeMap;
@@ -14,8 +15,16 @@ pub struct Pending {
     pub units: BTreeMap<String, UnitChange>,
 }
 
+/// What tells afterwards whether a step took effect: a unit that was restarted has another invocation.
+pub(super) async fn mark(action: &Action, systemd: Option<&Systemd>) -> Option<String> {
+    match (action, systemd) {
+        (Action::Unit { name, change: UnitChange::Restart }, Some(systemd)) => systemd.invocation(name).await,
+        _ => None,
+    }
+}
+
 /// What is pending: restarts and reloads of the last part that were not done, once anything of that part was.
-pub fn pending(transaction: &Transaction) -> Pending {
+pub async fn pending(transaction: &Transaction, systemd: Option<&Systemd>) -> Pending {
     let mut pending = Pending::default();
     let Some((number, part)) = transaction.parts().iter().enumerate().next_back() else { return pending };
     if !(0..part.plan.steps.len()).any(|step| transaction.step_state(number, step).0) {
@@ -26,7 +35,11 @@ pub fn pending(transaction: &Transaction) -> Pending {
         match &step.action {
             Action::DaemonReload if !done => pending.daemon_reload = true,
             Action::Unit { name, change: change @ (UnitChange::Restart | UnitChange::Reload) } if !done => {
-                pending.units.insert(name.clone(), *change);
+                // Cut off between the restart and the note that it was done: once is enough.
+                let before = transaction.mark(number, index);
+                if before.is_none() || mark(&step.action, systemd).await.as_deref() == before {
+                    pending.units.insert(name.clone(), *change);
+                }
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use zbus::OwnedObjectPath;
-use zbus_systemd::systemd1::ManagerProxy;
+use zbus_systemd::systemd1::{ManagerProxy, UnitProxy};
 
 /// systemd's own limit for a start or stop is 90 s by default; a unit may stop and start in one job.
 const JOB_LIMIT: Duration = Duration::from_secs(300);
@@ -118,6 +118,14 @@ impl Systemd {
     /// The object of a unit, which systemd loads for it.
     pub async fn unit_path(&self, unit: &str) -> zbus::Result<String> {
         self.manager.load_unit(unit.to_owned()).await.map(|path| path.to_string())
+    }
+
+    /// What names the current run of a unit: `systemctl show -P InvocationID UNIT`; `None` when it never ran
+    pub async fn invocation(&self, unit: &str) -> Option<String> {
+        let path = self.manager.load_unit(unit.to_owned()).await.ok()?;
+        let unit = UnitProxy::new(self.connection(), path).await.ok()?;
+        let bytes = unit.invocation_id().await.ok().filter(|bytes| !bytes.is_empty())?;
+        Some(bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
     }
 
     /// `systemctl list-units NAME…` and `systemctl is-enabled NAME…`

@@ -103,10 +103,27 @@ pub enum End {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "event")]
 enum Event {
-    Begun { part: usize, step: usize, at: Timestamp },
-    Done { part: usize, step: usize, at: Timestamp },
-    Undoing { reason: String, at: Timestamp },
-    Ended { end: End, at: Timestamp },
+    Begun {
+        part: usize,
+        step: usize,
+        at: Timestamp,
+        /// What tells afterwards whether the step took effect: the invocation of a unit that is restarted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mark: Option<String>,
+    },
+    Done {
+        part: usize,
+        step: usize,
+        at: Timestamp,
+    },
+    Undoing {
+        reason: String,
+        at: Timestamp,
+    },
+    Ended {
+        end: End,
+        at: Timestamp,
+    },
 }
 
 /// A transaction as `nodelet history` shows it.
@@ -172,9 +189,17 @@ impl Transaction {
         Ok(self.parts.len() - 1)
     }
 
-    /// A step begins.
-    pub fn step_begins(&mut self, part: usize, step: usize) -> Result<(), StoreError> {
-        self.note(Event::Begun { part, step, at: Timestamp::now() })
+    /// A step begins. The mark tells afterwards whether it took effect, where nothing else would.
+    pub fn step_begins(&mut self, part: usize, step: usize, mark: Option<String>) -> Result<(), StoreError> {
+        self.note(Event::Begun { part, step, at: Timestamp::now(), mark })
+    }
+
+    /// The mark of a step that was begun.
+    pub fn mark(&self, part: usize, step: usize) -> Option<&str> {
+        self.events.iter().find_map(|event| match event {
+            Event::Begun { part: p, step: s, mark, .. } if (*p, *s) == (part, step) => mark.as_deref(),
+            _ => None,
+        })
     }
 
     /// A step is done.

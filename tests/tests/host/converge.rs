@@ -9,13 +9,13 @@ use testbed::{Node, NodeOptions, dummy, nodelet, slot};
 const SOON: Duration = Duration::from_secs(60);
 
 /// A node with nodelet, and a repository of dummies that it does not know of yet.
-struct Scene {
-    node: Node,
-    repository: Repository,
+pub(crate) struct Scene {
+    pub(crate) node: Node,
+    pub(crate) repository: Repository,
 }
 
 impl Scene {
-    fn new(name: &str, image: Kind) -> Self {
+    pub(crate) fn new(name: &str, image: Kind) -> Self {
         let directory = slot().unwrap().dir().join(format!("repository-{name}"));
         let mut repository = Repository::new("dummies", directory).unwrap();
         let clocks = ["1.0", "2.0"].map(|version| dummy::service("clock", version));
@@ -33,7 +33,7 @@ impl Scene {
     }
 
     /// A state with the repository, the clock in a version, and more.
-    fn state(&self, version: &str, more: &str) -> String {
+    pub(crate) fn state(&self, version: &str, more: &str) -> String {
         let base = format!("file://{}", self.repository.bound_at());
         format!(
             r#"
@@ -74,17 +74,17 @@ sysctl = {{ "net.ipv4.ip_forward" = "1" }}
         )
     }
 
-    fn hand_over(&self, state: &str) {
+    pub(crate) fn hand_over(&self, state: &str) {
         self.node.write_file("/etc/nodelet/state.toml", state, 0o600).unwrap();
     }
 
     /// What the daemon says of itself.
-    fn status(&self) -> serde_json::Value {
+    pub(crate) fn status(&self) -> serde_json::Value {
         let output = self.node.exec(&["nodelet", "status", "--output", "json"]).unwrap();
         serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{}", output.text()))
     }
 
-    fn wait_for_phase(&self, phase: &str, revision_not: Option<&str>) -> String {
+    pub(crate) fn wait_for_phase(&self, phase: &str, revision_not: Option<&str>) -> String {
         let what = format!("the phase {phase}");
         let script = format!(
             "nodelet status -o json >/tmp/status; grep -q '\"phase\": \"{phase}\"' /tmp/status && ! grep -qF '{}' /tmp/status",
@@ -95,7 +95,7 @@ sysctl = {{ "net.ipv4.ip_forward" = "1" }}
         self.status()["revision"].as_str().unwrap_or_default().to_owned()
     }
 
-    fn installed(&self, name: &str) -> String {
+    pub(crate) fn installed(&self, name: &str) -> String {
         let query = format!(
             "case $(dpkg-query -W -f '${{db:Status-Status}}' {name} 2>/dev/null) in ''|not-installed|config-files) ;; \
              *) dpkg-query -W -f '${{Version}}' {name}; exit;; esac; \
@@ -104,7 +104,7 @@ sysctl = {{ "net.ipv4.ip_forward" = "1" }}
         self.node.run_sh(&query).unwrap()
     }
 
-    fn starts(&self) -> Vec<String> {
+    pub(crate) fn starts(&self) -> Vec<String> {
         self.node.read_file("/var/log/clock.starts").unwrap().lines().map(str::to_owned).collect()
     }
 }
