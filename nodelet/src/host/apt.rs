@@ -75,13 +75,16 @@ impl Apt {
             .map_err(|source| PackageError::Database { path: partial.display().to_string(), source })
     }
 
-    /// Finishes what a crash or a power cut interrupted: apt refuses to work before that is done.
+    /// Finishes what a crash or a power cut interrupted: apt refuses to work before that is tried. What can't be
+    /// finished (a package that was only half unpacked) is replaced by the transaction that follows.
     async fn repair(&self) -> Result<(), PackageError> {
         let interrupted = std::fs::read_dir(&self.updates).is_ok_and(|mut entries| entries.next().is_some());
         if interrupted || dpkg::has_unfinished(&self.status()?) {
             tracing::warn!("dpkg was interrupted; finishing what it was doing");
             let program = Program::new("dpkg").env("DEBIAN_FRONTEND", "noninteractive").outlives_us();
-            program.args(["--configure", "-a", "--force-confdef", "--force-confold"]).run().await?;
+            if let Err(error) = program.args(["--configure", "-a", "--force-confdef", "--force-confold"]).run().await {
+                tracing::warn!(%error, "not all of it could be finished");
+            }
         }
         Ok(())
     }
@@ -164,10 +167,7 @@ impl PackageManager for Apt {
     fn restore<'a>(&'a self, before: &'a BTreeMap<String, String>) -> BoxFuture<'a, Result<(), PackageError>> {
         async move {
             self.make_archives()?;
-            // What can't be finished is replaced below.
-            if let Err(error) = self.repair().await {
-                tracing::warn!(%error, "finishing the interrupted transaction failed; going back without it");
-            }
+            self.repair().await?;
             let way = WayBack::find(&dpkg::parse_present(&self.status()?), before);
             if way.is_empty() {
                 return Ok(());
