@@ -60,9 +60,6 @@ pub enum ReconcileError {
     /// nodelet's own records.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// All the steps succeeded, and the host is still not as wanted.
-    #[error("after applying, there is still something to do: {0}; does another program undo it?")]
-    NotConverged(String),
 }
 
 impl ReconcileError {
@@ -80,7 +77,6 @@ impl ReconcileError {
             Self::Store(_) => "RecordsFailed",
             Self::Busy => "Busy",
             Self::NothingGood => "NothingGood",
-            Self::NotConverged(_) => "NotConverged",
         }
     }
 }
@@ -166,41 +162,22 @@ impl Reconciler {
         let mut owned = store.owned()?;
         let (mut transaction, mut pending) = self.recover(&store).await?;
         let mut done = 0;
-        for _ in 0..=ROUNDS {
+        for round in 0.. {
             let Some(planned) = self.plan_with(&store, &owned, &pending).await? else { return Ok(None) };
-            if planned.plan.is_empty() {
-                own(
-                    &mut owned,
-                    transaction.as_ref().map_or(&[], Transaction::parts),
-                    &planned.target,
-                    &planned.observed,
-                );
-                if owned != store.owned()? {
-                    store.set_owned(&owned)?;
-                }
-                if let Some(transaction) = &mut transaction {
-                    transaction.ended(End::Done)?;
-                }
-                if store.good()?.first().is_none_or(|good| good.revision != planned.desired.revision) {
-                    store.add_good(good(&planned))?;
-                }
+            let Some(first) = planned.plan.steps.first() else {
+                conclude(&store, &mut owned, transaction, &planned)?;
                 return Ok(Some((planned, done)));
-            }
-            if done > 0 && transaction.as_ref().is_some_and(|transaction| transaction.parts().len() > ROUNDS) {
-                let step = planned
-                    .plan
-                    .steps
-                    .first()
-                    .map(|step| format!("{} because {}", headline(&step.action), step.reason));
-                return Err(ReconcileError::NotConverged(step.unwrap_or_default()));
-            }
+            };
             let current = match &mut transaction {
                 Some(transaction) => transaction,
                 None => transaction.insert(begin(&store, &planned.desired)?),
             };
-            let blobs = store.blobs();
+            if round == ROUNDS {
+                let error = ApplyError::NotConverged(format!("{} because {}", headline(&first.action), first.reason));
+                return Err(self.take_back(&store, current, error).await?);
+            }
             let Planned { plan, target, observed, .. } = &planned;
-            let result = apply(plan, target, observed, self.hands(), &blobs, current, &mut progress).await;
+            let result = apply(plan, target, observed, self.hands(), &store.blobs(), current, &mut progress).await;
             if let Err(error) = result {
                 return Err(self.take_back(&store, current, error).await?);
             }
@@ -210,7 +187,7 @@ impl Reconciler {
             pending = Pending::default();
             done += planned.plan.steps.len();
         }
-        Err(ReconcileError::NotConverged("the plan doesn't come to an end".into()))
+        Ok(None)
     }
 
     /// Waits for another nodelet that is at work, as long as for the package manager's lock.
@@ -288,6 +265,27 @@ impl Reconciler {
     fn hands(&self) -> Hands<'_> {
         Hands { root: &self.root, packages: self.packages.as_ref(), systemd: self.systemd.as_ref() }
     }
+}
+
+/// The host is as wanted: notes what nodelet owns, ends the transaction, and remembers the state as a good one.
+fn conclude(
+    store: &Store,
+    owned: &mut Owned,
+    transaction: Option<Transaction>,
+    planned: &Planned,
+) -> Result<(), StoreError> {
+    let parts = transaction.as_ref().map_or(&[][..], Transaction::parts);
+    own(owned, parts, &planned.target, &planned.observed);
+    if *owned != store.owned()? {
+        store.set_owned(owned)?;
+    }
+    if let Some(mut transaction) = transaction {
+        transaction.ended(End::Done)?;
+    }
+    if store.good()?.first().is_none_or(|good| good.revision != planned.desired.revision) {
+        store.add_good(good(planned))?;
+    }
+    Ok(())
 }
 
 /// The state that the host has now, with the versions that are installed.

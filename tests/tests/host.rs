@@ -5,6 +5,8 @@
 mod converge;
 #[path = "host/crash.rs"]
 mod crash;
+#[path = "host/faults.rs"]
+mod faults;
 #[path = "host/node.rs"]
 mod node;
 #[path = "host/nodelet.rs"]

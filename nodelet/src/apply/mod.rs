@@ -3,6 +3,7 @@
 mod pending;
 mod perform;
 mod record;
+mod settle;
 mod undo;
 
 pub use pending::{Pending, pending};
@@ -30,6 +31,9 @@ pub enum ApplyError {
         /// Why it failed.
         cause: String,
     },
+    /// All the steps succeeded, and the host is still not as wanted.
+    #[error("after all steps there is still something to do: {0}; does another program undo it?")]
+    NotConverged(String),
     /// What is done could not be written down, so it was not done.
     #[error("nothing is done that can't be written down: {0}")]
     Store(#[from] StoreError),
@@ -62,5 +66,9 @@ pub async fn apply(
         crate::fault::point("done", number);
         tracing::info!(step = number, of = total, reason = step.reason, "{headline}");
     }
-    Ok(())
+    settle::check(plan, hands.systemd).await.map_err(|(index, cause)| {
+        let headline = headline(&plan.steps[index].action);
+        tracing::error!(step = index + 1, of = total, what = headline, error = cause, "step failed");
+        ApplyError::Step { number: index + 1, total, headline, cause }
+    })
 }

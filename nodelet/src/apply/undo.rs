@@ -3,7 +3,7 @@
 
 use super::perform::{Hands, perform};
 use crate::desired::Target;
-use crate::host::files;
+use crate::host::files::{self, Seen};
 use crate::host::kernel;
 use crate::host::systemd::{Job, UnitSeen};
 use crate::plan::{Action, UnitChange};
@@ -69,12 +69,26 @@ async fn undo_part(part: &Part, begun: &[&Action], hands: Hands<'_>, blobs: &Blo
 
 fn put_back(path: &str, before: &FileBefore, hands: Hands<'_>, blobs: &Blobs) -> Result<(), String> {
     let place = hands.root.join(path);
+    // A step that failed may have changed nothing, and what kept it from writing would keep us too.
+    if matches!(files::look(&place), Ok(seen) if is_as_before(&seen, before)) {
+        return Ok(());
+    }
     match before {
         FileBefore::Absent => files::remove(&place).map_err(|error| error.to_string()),
         FileBefore::File { content, mode, uid, gid } => {
             let content = blobs.get(content).map_err(|error| error.to_string())?;
             files::place(&place, &content, *mode, *uid, *gid).map_err(|error| error.to_string())
         }
+    }
+}
+
+fn is_as_before(seen: &Seen, before: &FileBefore) -> bool {
+    match (seen, before) {
+        (Seen::Absent, FileBefore::Absent) => true,
+        (Seen::File { content, mode, uid, gid }, FileBefore::File { .. }) => {
+            *before == FileBefore::File { content: Blobs::name(content), mode: *mode, uid: *uid, gid: *gid }
+        }
+        _ => false,
     }
 }
 
@@ -111,6 +125,9 @@ async fn undo_units(
         });
         if let Some((word, result)) = result {
             note(format!("{name} {word}"), result.map_err(|error| error.to_string()));
+        }
+        if now.active == "failed" && before.active != "failed" {
+            note(format!("{name} not failed"), systemd.reset_failed(name).await.map_err(|error| error.to_string()));
         }
         let job = match (before.is_up(), now.is_up()) {
             (true, true) if restarted.contains(name.as_str()) => Some(Job::Restart),

@@ -43,17 +43,16 @@ impl Apt {
             .env("DEBIAN_FRONTEND", "noninteractive")
             .env("APT_LISTCHANGES_FRONTEND", "none")
             .env("NEEDRESTART_SUSPEND", "1")
-            .arg("-q")
-            .arg("-y")
-            .args(["-o", &format!("DPkg::Lock::Timeout={}", self.lock_timeout_seconds)])
-            .args(["-o", "Dpkg::Options::=--force-confdef"])
-            .args(["-o", "Dpkg::Options::=--force-confold"])
-            .args(["-o", "APT::Get::AutomaticRemove=false"])
-            .args(["-o", &format!("Dir::Cache::archives={}", self.archives.display())])
+            .quietly(["-q", "-y"])
+            .quietly(["-o", &format!("DPkg::Lock::Timeout={}", self.lock_timeout_seconds)])
+            .quietly(["-o", "Dpkg::Options::=--force-confdef"])
+            .quietly(["-o", "Dpkg::Options::=--force-confold"])
+            .quietly(["-o", "APT::Get::AutomaticRemove=false"])
+            .quietly(["-o", &format!("Dir::Cache::archives={}", self.archives.display())])
     }
 
     fn install(&self, transaction: &Transaction) -> Program {
-        let mut program = self.apt_get().args(["--no-install-recommends", "--allow-change-held-packages"]);
+        let mut program = self.apt_get().quietly(["--no-install-recommends", "--allow-change-held-packages"]);
         if self.purge {
             program = program.arg("--purge");
         }
@@ -140,11 +139,11 @@ impl PackageManager for Apt {
             for name in repositories {
                 self.apt_get()
                     .arg("update")
-                    .args(["-o", &format!("Dir::Etc::SourceList=/etc/apt/sources.list.d/{name}.sources")])
-                    .args(["-o", "Dir::Etc::SourceParts=/dev/null"])
-                    .args(["-o", "APT::Get::List-Cleanup=0"])
+                    .quietly(["-o", &format!("Dir::Etc::SourceList=/etc/apt/sources.list.d/{name}.sources")])
+                    .quietly(["-o", "Dir::Etc::SourceParts=/dev/null"])
+                    .quietly(["-o", "APT::Get::List-Cleanup=0"])
                     // A repository that can't be read is an error, not a warning.
-                    .args(["-o", "APT::Update::Error-Mode=any"])
+                    .quietly(["-o", "APT::Update::Error-Mode=any"])
                     .run()
                     .await?;
             }
@@ -175,7 +174,7 @@ impl PackageManager for Apt {
             let install = way.install.iter().map(|(name, version)| self.find_version(name, version));
             let words = install.chain(way.remove.iter().map(|name| format!("{name}-")));
             let program =
-                self.apt_get().outlives_us().args(["--no-install-recommends", "--allow-change-held-packages"]);
+                self.apt_get().outlives_us().quietly(["--no-install-recommends", "--allow-change-held-packages"]);
             program.args(["--allow-downgrades", "--purge", "install"]).args(words).run().await?;
             Ok(())
         }

@@ -72,6 +72,13 @@ impl Program {
         self
     }
 
+    /// Arguments that say how, not what: messages leave them out.
+    #[must_use]
+    pub fn quietly<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.inner.args(args);
+        self
+    }
+
     /// Several more arguments.
     #[must_use]
     pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
@@ -141,13 +148,17 @@ fn text(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// How lines begin that say what went wrong: apt's, dpkg's, dnf's.
+const MARKS: [&str; 8] =
+    ["E:", "Error:", "error:", "dpkg: error", "W: GPG", "The GPG keys listed", "Public key for", "Failing package is"];
+
 /// The lines that say what went wrong: marked errors first, else the end of what was printed.
 fn last_words(stdout: &str, stderr: &str) -> String {
     let marked: Vec<&str> = stderr
         .lines()
         .chain(stdout.lines())
         .map(str::trim)
-        .filter(|line| ["E:", "Error:", "error:", "dpkg: error", "W: GPG"].iter().any(|mark| line.starts_with(mark)))
+        .filter(|line| MARKS.iter().any(|mark| line.starts_with(mark)))
         .collect();
     if !marked.is_empty() {
         return marked.join("; ");

@@ -26,7 +26,7 @@ impl Dnf {
     /// dnf that never asks. It waits for its own lock without a limit, so that the limit is ours.
     fn dnf(&self) -> Program {
         let limit = Duration::from_secs(3600 + u64::from(self.lock_timeout_seconds));
-        Program::new("dnf").args(["-q", "-y", "--setopt=keepcache=1"]).limit(limit)
+        Program::new("dnf").quietly(["-q", "-y", "--setopt=keepcache=1"]).limit(limit)
     }
 
     /// Runs one verb over packages with their versions; without packages nothing.
@@ -90,10 +90,10 @@ impl PackageManager for Dnf {
                 return Ok(());
             }
             let only = repositories.iter().cloned().collect::<Vec<_>>().join(",");
-            self.dnf()
-                .args(["--disablerepo=*", &format!("--enablerepo={only}"), "--refresh", "makecache"])
-                .run()
-                .await?;
+            // A repository that can't be read is an error, whatever the host's configuration makes of it.
+            let strict = repositories.iter().map(|name| format!("--setopt={name}.skip_if_unavailable=0"));
+            let program = self.dnf().quietly(strict).args(["--disablerepo=*", &format!("--enablerepo={only}")]);
+            program.args(["--refresh", "makecache"]).run().await?;
             Ok(())
         }
         .boxed()

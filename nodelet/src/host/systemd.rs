@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use zbus::OwnedObjectPath;
-use zbus_systemd::systemd1::{ManagerProxy, UnitProxy};
+use zbus_systemd::systemd1::{ManagerProxy, ServiceProxy, UnitProxy};
 
 /// systemd's own limit for a start or stop is 90 s by default; a unit may stop and start in one job.
 const JOB_LIMIT: Duration = Duration::from_secs(300);
@@ -128,6 +128,16 @@ impl Systemd {
         Some(bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
     }
 
+    /// How often systemd itself started a service again since somebody asked for it: `systemctl show -P NRestarts`
+    pub async fn automatic_restarts(&self, unit: &str) -> u32 {
+        let Ok(path) = self.manager.load_unit(unit.to_owned()).await else { return 0 };
+        match ServiceProxy::new(self.connection(), path).await {
+            // Units that are no services have none.
+            Ok(service) => service.n_restarts().await.unwrap_or(0),
+            Err(_) => 0,
+        }
+    }
+
     /// `systemctl list-units NAME…` and `systemctl is-enabled NAME…`
     pub async fn units(&self, names: &[String]) -> Result<BTreeMap<String, UnitSeen>, SystemdError> {
         if names.is_empty() {
@@ -169,6 +179,12 @@ impl Systemd {
         result.map(|_| ()).map_err(|source| SystemdError::Refused { what: format!("disabling {unit}"), source })
     }
 
+    /// `systemctl reset-failed UNIT`
+    pub async fn reset_failed(&self, unit: &str) -> Result<(), SystemdError> {
+        let result = self.manager.reset_failed_unit(unit.to_owned()).await;
+        result.map_err(|source| SystemdError::Refused { what: format!("resetting {unit}"), source })
+    }
+
     /// `systemctl mask UNIT`
     pub async fn mask(&self, unit: &str) -> Result<(), SystemdError> {
         let result = self.manager.mask_unit_files(vec![unit.to_owned()], false, true).await;
@@ -190,7 +206,7 @@ impl Systemd {
         if matches!(job, Job::Start | Job::Restart) {
             // `systemctl reset-failed`: systemd counts our own starts against the unit's limit, and several changes
             // within seconds must not end in "start request repeated too quickly". An unknown unit is told below.
-            let _ = self.manager.reset_failed_unit(unit.to_owned()).await;
+            let _ = self.reset_failed(unit).await;
         }
         let (name, mode) = (unit.to_owned(), "replace".to_owned());
         let path: OwnedObjectPath = match job {

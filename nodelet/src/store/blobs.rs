@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
 /// The hash of a content, in hexadecimal digits.
-pub(crate) fn hash(content: &[u8]) -> String {
+fn hash(content: &[u8]) -> String {
     Sha256::digest(content).iter().fold(String::with_capacity(64), |name, byte| name + &format!("{byte:02x}"))
 }
 
@@ -20,6 +20,11 @@ pub struct Blobs {
 impl Blobs {
     pub(super) fn new(directory: PathBuf) -> Self {
         Self { directory }
+    }
+
+    /// The name that a content has, or would have.
+    pub fn name(content: &[u8]) -> String {
+        hash(content)
     }
 
     /// Keeps a content; its name.
