@@ -22,7 +22,6 @@ use crate::slot::teardown::unmount_below;
 use machine::Machine;
 
 pub use evidence::where_evidence_goes;
-pub use exec::{Mode, Script};
 
 /// From power-on to a running system takes 1 to 3 s; this is for a machine that is busy with something else.
 pub const BOOT_LIMIT: Duration = Duration::from_secs(2 * 60);

@@ -6,17 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::Node;
-use crate::command::{self, Output, show};
+use crate::command::{self, Output};
 use crate::wait::{Seen, wait_until};
 
 /// Enough for any package operation on a test node; a command that hangs ends here instead of holding the run up.
 const EXEC_LIMIT: Duration = Duration::from_secs(5 * 60);
-
-/// A file's permission bits.
-pub type Mode = u32;
-
-/// A shell script.
-pub type Script<'a> = &'a str;
 
 impl Node {
     /// Runs a command in the node, whatever its exit code.
@@ -32,7 +26,7 @@ impl Node {
     }
 
     /// Runs a script with `sh -eu` in the node, whatever its exit code.
-    pub fn sh(&self, script: Script<'_>) -> Result<Output> {
+    pub fn sh(&self, script: &str) -> Result<Output> {
         self.exec(&["sh", "-euc", script])
     }
 
@@ -46,7 +40,7 @@ impl Node {
     }
 
     /// Runs a script that must succeed, and returns its standard output.
-    pub fn run_sh(&self, script: Script<'_>) -> Result<String> {
+    pub fn run_sh(&self, script: &str) -> Result<String> {
         self.run(&["sh", "-euc", script])
     }
 
@@ -66,7 +60,7 @@ impl Node {
     }
 
     /// Writes a file at once (through a temporary name), and the directories above it.
-    pub fn write_file(&self, path: &str, content: impl AsRef<[u8]>, mode: Mode) -> Result<()> {
+    pub fn write_file(&self, path: &str, content: impl AsRef<[u8]>, mode: u32) -> Result<()> {
         let script = r#"mkdir -p "$(dirname "$1")"; umask 077; cat > "$1.testbed"; chmod "$2" "$1.testbed"; mv -T "$1.testbed" "$1""#;
         let mode = format!("{mode:o}");
         let words = ["sh", "-euc", script, "sh", path, &mode];
@@ -93,7 +87,7 @@ impl Node {
     }
 
     /// Waits until a script succeeds in the node.
-    pub fn wait_for(&self, what: &str, limit: Duration, script: Script<'_>) -> Result<()> {
+    pub fn wait_for(&self, what: &str, limit: Duration, script: &str) -> Result<()> {
         wait_until(&format!("{what} (on {})", self.name), limit, || {
             Ok(match self.sh(script) {
                 Ok(done) if done.success() => Seen::Done(()),
@@ -125,12 +119,5 @@ impl Node {
         })?;
         self.machine.port()?;
         Ok(outcome)
-    }
-
-    /// For messages: how the command would be typed.
-    pub fn shown(&self, words: &[&str]) -> Result<String> {
-        let mut command = self.entering()?;
-        command.args(words);
-        Ok(show(&command))
     }
 }

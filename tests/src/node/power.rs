@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{BOOT_LIMIT, Node};
+use super::Node;
 use crate::wait::{Seen, wait_until};
 
 /// A shutdown may wait for pods that ignore SIGTERM: systemd's own limit is 90 s for each stage.
@@ -68,10 +68,5 @@ impl Node {
             .and_then(|()| self.machine.power_on())
             .with_context(|| format!("switching {} on", self.name))?;
         self.wait_until_up().map(drop)
-    }
-
-    /// Waits for a state of the system, for example after a power cut: running or degraded.
-    pub fn wait_until_running(&self) -> Result<()> {
-        self.wait_for("a running system", BOOT_LIMIT, "systemctl is-system-running")
     }
 }
