@@ -1,6 +1,6 @@
 # What can be done here. Everything is in tests/run; `make help` lists it.
 
-.PHONY: help test test-unit test-host test-cluster demo packages setup clean-testbed clean
+.PHONY: help test test-unit test-host test-cluster demo packages generate setup clean-testbed clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,9 @@ test-cluster: ## Tests with a real control plane and real kubelets
 
 packages: ## Build nodelet's .deb and .rpm and signed repositories of them, into build/
 	@tests/run packages
+
+generate: ## Write the files that come from the types: settings, manual, completions, reference
+	@tests/run generate
 
 setup: ## Install what the other commands need (they do it themselves, too)
 	@tests/run setup

@@ -197,6 +197,7 @@ impl Reconciler {
         progress: &mut impl FnMut(usize, usize, &str),
     ) -> Result<Exclusive, ReconcileError> {
         let limit = Instant::now() + Duration::from_secs(self.settings.packages.lock_timeout_seconds.into());
+        let mut told = false;
         loop {
             if let Some(exclusive) = store.exclusive()? {
                 return Ok(exclusive);
@@ -204,7 +205,10 @@ impl Reconciler {
             if Instant::now() > limit {
                 return Err(ReconcileError::Busy);
             }
-            progress(0, 0, "wait for another nodelet that is at work");
+            if !told {
+                progress(0, 0, "wait for another nodelet that is at work");
+                told = true;
+            }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

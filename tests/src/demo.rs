@@ -22,8 +22,11 @@ pub fn run() -> Result<()> {
     stage.step("Build nodelet's packages and a signed apt repository");
     let product = nodelet::build(&slot)?;
     let mut software = Repository::new("software", slot.dir().join("software"))?;
-    software.publish(&[dummy::service("clock", "1.0"), dummy::service("clock", "2.0")])?;
-    stage.say(&format!("nodelet {} and a small service `clock` 1.0 and 2.0, signed", nodelet::version()?));
+    software.publish(&["1.0", "2.0", "3.0"].map(|version| dummy::service("clock", version)))?;
+    stage.say(&format!(
+        "nodelet {} and a small service `clock` in versions 1.0, 2.0 and 3.0, signed",
+        nodelet::version()?
+    ));
 
     stage.step("Boot a throwaway node: Debian with a real systemd, dpkg and apt");
     let node = Node::boot(
@@ -51,20 +54,40 @@ pub fn run() -> Result<()> {
 fn converge(stage: &mut Stage, node: &Node, software: &Repository) -> Result<()> {
     stage.step("Hand it a desired state, and see what it would do");
     node.write_file("/etc/nodelet/keys/software.asc", software.public_key()?, 0o644)?;
-    node.write_file("/root/state.toml", state(software, "1.0"), 0o600)?;
+    node.write_file("/root/state.toml", state(software, "1.0", ""), 0o600)?;
     stage.show(node, "cat /root/state.toml")?;
-    node.run_sh("mv /root/state.toml /etc/nodelet/state.toml")?;
+    stage.show(node, "nodelet plan /root/state.toml || test $? = 2")?;
+
+    stage.step("Put it in place: the daemon notices, and converges");
+    stage.show(node, "mv /root/state.toml /etc/nodelet/state.toml")?;
     reached(node, "1.0")?;
     stage.show(node, "nodelet status")?;
     stage.show(node, "systemctl is-active clock; cat /etc/clock.conf")?;
 
-    stage.step("Break something: somebody edits the file and stops the service");
-    stage.show(node, "echo 'oops' > /etc/clock.conf; nodelet plan || true; nodelet apply; cat /etc/clock.conf")?;
+    stage.step("Break something: somebody edits the file, and stops the service");
+    stage.show(node, "echo 'oops' > /etc/clock.conf; until grep version /etc/clock.conf; do sleep 0.01; done")?;
+    stage.show(node, "systemctl stop clock; until systemctl is-active clock; do sleep 0.01; done")?;
+    stage.say("Both were put back by the daemon.");
 
-    stage.step("Change the state: upgrade to 2.0");
-    node.write_file("/etc/nodelet/state.toml", state(software, "2.0"), 0o600)?;
+    stage.step("Upgrade to 2.0");
+    node.write_file("/etc/nodelet/state.toml", state(software, "2.0", ""), 0o600)?;
     reached(node, "2.0")?;
-    stage.show(node, "dpkg-query -W clock; cat /var/log/clock.starts; nodelet history")
+    stage.show(node, "dpkg-query -W clock; cat /etc/clock.conf")?;
+
+    stage.step("A broken upgrade: 3.0 comes with a service that can't run");
+    let broken = "\n[[units]]\nname = \"broken.service\"\nrunning = true\n\
+                  content = \"[Service]\\nExecStart=/bin/false\\n\"\n";
+    node.write_file("/etc/nodelet/state.toml", state(software, "3.0", broken), 0o600)?;
+    node.wait_for("the failure to be reported", SOON, "nodelet status -o json | grep -q '\"phase\": \"Failed\"'")?;
+    stage.show(node, "nodelet status || true")?;
+    stage.show(node, "dpkg-query -W clock; cat /etc/clock.conf; systemctl is-active clock")?;
+    stage.say("Everything is as it was before.");
+
+    stage.step("What was done, and a way back");
+    node.write_file("/etc/nodelet/state.toml", state(software, "2.0", ""), 0o600)?;
+    reached(node, "2.0")?;
+    stage.show(node, "nodelet rollback")?;
+    stage.show(node, "dpkg-query -W clock; nodelet history | cut -c1-120")
 }
 
 fn reached(node: &Node, version: &str) -> Result<()> {
@@ -76,7 +99,7 @@ fn reached(node: &Node, version: &str) -> Result<()> {
     .context("nodelet did not converge")
 }
 
-fn state(software: &Repository, version: &str) -> String {
+fn state(software: &Repository, version: &str, more: &str) -> String {
     let base = software.bound_at();
     format!(
         r#"[[repositories]]
@@ -90,6 +113,7 @@ key = {{ file = "/etc/nodelet/keys/software.asc" }}
 [[packages]]
 name = "clock"
 version = "{version}"
+allowDowngrade = true
 
 [[files]]
 path = "/etc/clock.conf"
@@ -100,6 +124,6 @@ restart = ["clock.service"]
 name = "clock.service"
 enabled = true
 running = true
-"#
+{more}"#
     )
 }

@@ -33,7 +33,7 @@ pub struct Watcher {
 impl Watcher {
     /// Watches the state file alone, until [`Self::follow`] says what is managed.
     pub fn new(root: &Root, state_file: &str) -> Self {
-        let files = FileWatch::new(root, BTreeSet::from([state_file.to_owned()]));
+        let files = FileWatch::new(root, BTreeSet::from([state_file.to_owned()]), &[]);
         Self { files, units: UnitWatch::default(), state_file: state_file.to_owned() }
     }
 
@@ -45,7 +45,7 @@ impl Watcher {
             paths.extend(DATABASES.map(str::to_owned));
         }
         if *self.files.paths() != paths {
-            self.files = FileWatch::new(root, paths);
+            self.files = FileWatch::new(root, paths, &DATABASES);
         }
         let names: BTreeSet<String> = target.units.iter().map(|unit| unit.name.clone()).collect();
         if *self.units.names() != names {

@@ -30,7 +30,7 @@ impl Stage {
 
     /// Says one thing about the step.
     pub(super) fn say(&self, line: &str) {
-        println!("    {line}");
+        println!("    {}", self.paint("2", line));
     }
 
     /// Runs a script that must succeed in the node, and shows it with what it prints.

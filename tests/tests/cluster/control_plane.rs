@@ -43,3 +43,28 @@ async fn restarts_and_crashes_lose_nothing() {
     cluster.wait_until_ready().unwrap();
     maps.get("kept").await.unwrap();
 }
+
+/// `node-controller preflight` as an administrator, and as somebody who may do nothing.
+#[tokio::test]
+async fn preflight_says_whether_the_cluster_can_take_the_controller() {
+    let cluster = cluster().unwrap();
+    let preflight = |kubeconfig: &std::path::Path| {
+        let program = testbed::paths::program("node-controller").unwrap();
+        std::process::Command::new(program).arg("preflight").env("KUBECONFIG", kubeconfig).output().unwrap()
+    };
+    let good = preflight(&cluster.kubeconfig());
+    let said = String::from_utf8_lossy(&good.stdout).into_owned();
+    assert!(good.status.success(), "{said}{}", String::from_utf8_lossy(&good.stderr));
+    assert!(said.contains(&format!("ok  the API server is {}", cluster.binaries().version())), "{said}");
+    assert!(said.contains("ok  you may create customresourcedefinitions.apiextensions.k8s.io"), "{said}");
+
+    let nobody = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(nobody.path(), cluster.kubeconfig_for("nobody", &[]).unwrap()).unwrap();
+    let bad = preflight(nobody.path());
+    let said = String::from_utf8_lossy(&bad.stdout).into_owned();
+    assert_eq!(bad.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("NO  you may not create deployments.apps: install with the rights of cluster-admin"),
+        "{said}"
+    );
+}

@@ -36,8 +36,8 @@ fn owner(name: &str) -> Owner {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let slot = Number(line.trim().parse().expect("the number of the slot"));
-    let noted = fs::read_to_string(notes.path()).unwrap();
-    let reaper = noted.split(' ').next().unwrap().parse().unwrap();
+    let content = fs::read_to_string(notes.path()).unwrap();
+    let reaper = content.split(' ').next().unwrap().parse().unwrap();
     let owner = Owner { child, slot, reaper };
     assert_eq!(owner.traces().len(), 4, "the node should be there: {:?}", owner.traces());
     owner
