@@ -308,6 +308,11 @@ fn good(planned: &Planned) -> Good {
 fn begin(store: &Store, desired: &Desired) -> Result<Transaction, StoreError> {
     let last = store.history()?.into_iter().rev().find(|summary| summary.end == Some(End::Done));
     let known = last.is_some_and(|summary| summary.record.revision == desired.revision);
-    let kind = if known { Kind::Repair } else { Kind::Apply };
+    let back = store.pin()?.is_some_and(|pin| pin.good.revision == desired.revision);
+    let kind = match (known, back) {
+        (true, _) => Kind::Repair,
+        (false, true) => Kind::Rollback,
+        (false, false) => Kind::Apply,
+    };
     store.begin(kind, &desired.revision, &desired.origin)
 }

@@ -66,7 +66,12 @@ fn converge(stage: &mut Stage, node: &Node, software: &Repository) -> Result<()>
 
     stage.step("Break something: somebody edits the file, and stops the service");
     stage.show(node, "echo 'oops' > /etc/clock.conf; until grep version /etc/clock.conf; do sleep 0.01; done")?;
-    stage.show(node, "systemctl stop clock; until systemctl is-active clock; do sleep 0.01; done")?;
+    node.wait_for("the repair to be complete", SOON, "nodelet plan && nodelet status")?;
+    stage.show(
+        node,
+        "systemctl stop clock; until systemctl -q is-active clock; do sleep 0.01; done; systemctl is-active clock",
+    )?;
+    node.wait_for("the repair to be complete", SOON, "nodelet plan && nodelet status")?;
     stage.say("Both were put back by the daemon.");
 
     stage.step("Upgrade to 2.0");

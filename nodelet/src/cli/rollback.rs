@@ -18,7 +18,7 @@ pub(super) fn execute(global: &Global, options: &Options) -> anyhow::Result<Exit
     runtime()?.block_on(async {
         let reconciler = Reconciler::connect(global.root(), settings).await.map_err(super::apply::unwrapped)?;
         let good = reconciler.roll_back(options.to.as_deref(), "which was rolled back")?;
-        println!("Going back to revision {}, good since {}.", good.revision, good.at.strftime("%F %T %Z"));
+        println!("Going back to revision {}, good since {}.", good.revision, good.at.strftime("%F %T UTC"));
         let progress = |number: usize, total: usize, headline: &str| println!("[{number}/{total}] {headline}");
         reconciler.converge(progress).await.map_err(super::apply::unwrapped)?;
         println!("The node is as revision {} wants it, and stays so until the state file changes.", good.revision);
