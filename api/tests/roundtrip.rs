@@ -124,7 +124,7 @@ fn unit() -> impl Strategy<Value = Unit> {
         entries.into_iter().map(|(name, content)| Dropin { name: name.try_into().unwrap(), content }).collect()
     });
     (
-        text("[a-z@]{1,8}\\.(service|socket|timer)"),
+        text("[a-z]{1,8}(@[a-z]{1,3})?\\.(service|socket|timer)"),
         any::<bool>(),
         option::of(any::<bool>()),
         option::of(content()),

@@ -51,6 +51,11 @@ pub enum ReconcileError {
         /// What could not be undone.
         left: Vec<String>,
     },
+    /// Below another root only looking is possible.
+    #[error(
+        "package managers and systemd act on the running host only: `--root` is for plan, validate, config and history"
+    )]
+    OtherRoot,
     /// Another nodelet is at work for too long.
     #[error("another nodelet is still changing this host: see `nodelet status`, and try again when it is done")]
     Busy,
@@ -75,6 +80,7 @@ impl ReconcileError {
             Self::Undone(_) => "StepFailed",
             Self::Stuck { .. } => "UndoFailed",
             Self::Store(_) => "RecordsFailed",
+            Self::OtherRoot => "OtherRoot",
             Self::Busy => "Busy",
             Self::NothingGood => "NothingGood",
         }
@@ -157,13 +163,25 @@ impl Reconciler {
         &self,
         mut progress: impl FnMut(usize, usize, &str),
     ) -> Result<Option<(Planned, usize)>, ReconcileError> {
+        if !self.root.is_host() {
+            return Err(ReconcileError::OtherRoot);
+        }
         let store = Store::open(&self.root)?;
         let _exclusive = self.exclusive(&store, &mut progress).await?;
         let mut owned = store.owned()?;
         let (mut transaction, mut pending) = self.recover(&store).await?;
         let mut done = 0;
         for round in 0.. {
-            let Some(planned) = self.plan_with(&store, &owned, &pending).await? else { return Ok(None) };
+            let planned = match (self.plan_with(&store, &owned, &pending).await, &mut transaction) {
+                (Ok(Some(planned)), _) => planned,
+                (Ok(None), _) => return Ok(None),
+                // The first plan was done and a second one is refused: half of a change must not stay.
+                (Err(ReconcileError::Plan(refused)), Some(current)) if done > 0 => {
+                    let error = ApplyError::NotConverged(refused.to_string());
+                    return Err(self.take_back(&store, current, error).await?);
+                }
+                (Err(error), _) => return Err(error),
+            };
             let Some(first) = planned.plan.steps.first() else {
                 conclude(&store, &mut owned, transaction, &planned)?;
                 return Ok(Some((planned, done)));
@@ -278,13 +296,14 @@ fn conclude(
     transaction: Option<Transaction>,
     planned: &Planned,
 ) -> Result<(), StoreError> {
-    let parts = transaction.as_ref().map_or(&[][..], Transaction::parts);
-    own(owned, parts, &planned.target, &planned.observed);
-    if *owned != store.owned()? {
-        store.set_owned(owned)?;
-    }
+    own(owned, transaction.as_ref(), &planned.target, &planned.observed);
+    // Ended first: a crash in between forgets that a file is ours, which is safe; the other way round, the next round
+    // would take what was put back for something that nodelet placed.
     if let Some(mut transaction) = transaction {
         transaction.ended(End::Done)?;
+    }
+    if *owned != store.owned()? {
+        store.set_owned(owned)?;
     }
     if store.good()?.first().is_none_or(|good| good.revision != planned.desired.revision) {
         store.add_good(good(planned))?;

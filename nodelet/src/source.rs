@@ -55,6 +55,14 @@ pub fn local_file(root: &Root, path: &Path) -> Result<Option<Desired>, InvalidSt
             return Err(invalid(problems));
         }
     };
+    if text.trim().is_empty() {
+        // A file that is being written, or that a full disk left: taken as a state it would take everything away.
+        let mut problems = Problems::default();
+        let message =
+            "the file is empty: remove it to leave the node as it is, or write a comment to take everything back";
+        problems.add(nodelet_api::FieldPath::root(), message);
+        return Err(invalid(problems));
+    }
     let state: DesiredState = from_toml(&text).map_err(invalid)?;
     Ok(Some(Desired { revision: revision_of(&state), state, origin: origin.display().to_string() }))
 }
@@ -89,6 +97,14 @@ mod tests {
         let plain = revision("[[packages]]\nname = 'a'\nversion = '1'\n");
         assert_eq!(plain, revision("# why\n[[packages]]\nversion = \"1\"\nname = \"a\"\nhold = false\n"));
         assert_ne!(plain, revision("[[packages]]\nname = 'a'\nversion = '2'\n"));
+    }
+
+    #[test]
+    fn an_empty_file_is_a_mistake() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("state.toml"), "\n").unwrap();
+        let error = local_file(&Root::at(directory.path()), Path::new("/state.toml")).unwrap_err().to_string();
+        assert!(error.contains("the file is empty"), "{error}");
     }
 
     #[test]

@@ -72,6 +72,12 @@ impl Unit {
                 problems.add(path.key(*field), format!("a masked unit can't have `{field}`: remove it, or `masked`"));
             }
         }
+        if self.running == Some(true) && self.name.as_str().contains("@.") {
+            problems.add(
+                path.key("running"),
+                "a template can't run: name an instance, such as `name@1.service`, or remove this",
+            );
+        }
         let mut names = HashSet::new();
         for (index, dropin) in self.dropins.iter().enumerate() {
             let at = path.key("dropins").index(index);

@@ -13,7 +13,7 @@ pub use undo::undo;
 
 use crate::desired::Target;
 use crate::observe::Observed;
-use crate::plan::{Plan, headline};
+use crate::plan::{Action, Plan, headline};
 use crate::store::{Blobs, StoreError, Transaction};
 
 /// A step that failed.
@@ -56,7 +56,10 @@ pub async fn apply(
         progress(number, total, &headline);
         transaction.step_begins(part, index, pending::mark(&step.action, hands.systemd).await)?;
         crate::fault::point("begun", number);
-        let result = perform::perform(&step.action, target, hands).await;
+        let result = match examine(&step.action, hands, part, transaction).await? {
+            Ok(()) => perform::perform(&step.action, target, hands).await,
+            refused => refused,
+        };
         result.map_err(|cause| {
             tracing::error!(step = number, of = total, what = headline, error = cause, "step failed");
             ApplyError::Step { number, total, headline: headline.clone(), cause }
@@ -71,4 +74,18 @@ pub async fn apply(
         tracing::error!(step = index + 1, of = total, what = headline, error = cause, "step failed");
         ApplyError::Step { number: index + 1, total, headline, cause }
     })
+}
+
+/// Notes which packages a step is going to touch, so that an undo touches no others; the inner error is a refusal.
+async fn examine(
+    action: &Action,
+    hands: Hands<'_>,
+    part: usize,
+    transaction: &mut Transaction,
+) -> Result<Result<(), String>, StoreError> {
+    let Action::ChangePackages { changes } = action else { return Ok(Ok(())) };
+    match hands.packages.examine(&perform::transaction(changes)).await {
+        Ok(touched) => transaction.touches(part, touched).map(Ok),
+        Err(error) => Ok(Err(error.to_string())),
+    }
 }

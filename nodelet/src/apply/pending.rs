@@ -26,22 +26,30 @@ pub(super) async fn mark(action: &Action, systemd: Option<&Systemd>) -> Option<S
 /// What is pending: restarts and reloads of the last part that were not done, once anything of that part was.
 pub async fn pending(transaction: &Transaction, systemd: Option<&Systemd>) -> Pending {
     let mut pending = Pending::default();
-    let Some((number, part)) = transaction.parts().iter().enumerate().next_back() else { return pending };
-    if !(0..part.plan.steps.len()).any(|step| transaction.step_state(number, step).0) {
-        return pending;
-    }
-    for (index, step) in part.plan.steps.iter().enumerate() {
-        let (_, done) = transaction.step_state(number, index);
-        match &step.action {
-            Action::DaemonReload if !done => pending.daemon_reload = true,
-            Action::Unit { name, change: change @ (UnitChange::Restart | UnitChange::Reload) } if !done => {
-                // Cut off between the restart and the note that it was done: once is enough.
-                let before = transaction.mark(number, index);
-                if before.is_none() || mark(&step.action, systemd).await.as_deref() == before {
-                    pending.units.insert(name.clone(), *change);
+    let mut started = false;
+    // Over all parts: a plan that was made to finish an earlier one may have been cut off itself, before its first step.
+    for (number, part) in transaction.parts().iter().enumerate() {
+        started |= (0..part.plan.steps.len()).any(|step| transaction.step_state(number, step).0);
+        if !started {
+            continue;
+        }
+        for (index, step) in part.plan.steps.iter().enumerate() {
+            let (begun, done) = transaction.step_state(number, index);
+            match &step.action {
+                Action::DaemonReload => pending.daemon_reload = !done,
+                Action::Unit { name, change: change @ (UnitChange::Restart | UnitChange::Reload) } => {
+                    // Cut off between the restart and the note that it was done: once is enough.
+                    let restarted = begun
+                        && *change == UnitChange::Restart
+                        && mark(&step.action, systemd).await.as_deref() != transaction.mark(number, index);
+                    if done || restarted {
+                        pending.units.remove(name);
+                    } else {
+                        pending.units.insert(name.clone(), *change);
+                    }
                 }
+                _ => {}
             }
-            _ => {}
         }
     }
     pending

@@ -62,7 +62,7 @@ fn connected(systemd: Option<&Systemd>) -> Result<&Systemd, String> {
     systemd.ok_or_else(|| "systemd can't be reached below another root: apply on the host itself".to_owned())
 }
 
-fn transaction(changes: &[PackageChange]) -> Transaction {
+pub(super) fn transaction(changes: &[PackageChange]) -> Transaction {
     let mut transaction = Transaction::default();
     for change in changes {
         let name = change.name.clone();

@@ -4,7 +4,7 @@ use crate::desired::{Purpose, Target};
 use crate::host::files::Seen;
 use crate::observe::Observed;
 use crate::plan::{Action, PackageGoal, Plan, UnitChange};
-use crate::store::{Before, Blobs, FileBefore, Owned, OwnedFile, OwnedUnit, Part, StoreError};
+use crate::store::{Before, Blobs, FileBefore, Owned, OwnedFile, OwnedUnit, Part, StoreError, Transaction};
 use std::collections::BTreeSet;
 
 /// Keeps what the steps of a plan are going to change.
@@ -46,9 +46,11 @@ fn file_before(seen: Option<&Seen>, blobs: &Blobs) -> Result<FileBefore, StoreEr
 }
 
 /// Notes what nodelet owns once a transaction is done and the host is as wanted.
-pub fn own(owned: &mut Owned, parts: &[Part], target: &Target, observed: &Observed) {
-    for part in parts {
-        own_part(owned, part, target);
+pub fn own(owned: &mut Owned, transaction: Option<&Transaction>, target: &Target, observed: &Observed) {
+    if let Some(transaction) = transaction {
+        for (number, part) in transaction.parts().iter().enumerate() {
+            own_part(owned, transaction, number, part, target);
+        }
     }
     for path in &target.released {
         owned.files.remove(path);
@@ -58,8 +60,9 @@ pub fn own(owned: &mut Owned, parts: &[Part], target: &Target, observed: &Observ
     owned.units.retain(|name, unit| (unit.enabled || unit.masked || unit.started) && !left.contains(name.as_str()));
 }
 
-fn own_part(owned: &mut Owned, part: &Part, target: &Target) {
-    for step in &part.plan.steps {
+fn own_part(owned: &mut Owned, transaction: &Transaction, number: usize, part: &Part, target: &Target) {
+    let begun = part.plan.steps.iter().enumerate().filter(|(index, _)| transaction.step_state(number, *index).0);
+    for (_, step) in begun {
         match &step.action {
             Action::WriteFile { path } if !target.released.contains(path) => {
                 let before = owned.files.remove(path).map(|file| file.before);

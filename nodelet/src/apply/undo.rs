@@ -5,6 +5,7 @@ use super::perform::{Hands, perform};
 use crate::desired::Target;
 use crate::host::files::{self, Seen};
 use crate::host::kernel;
+use crate::host::packages::Touched;
 use crate::host::systemd::{Job, UnitSeen};
 use crate::plan::{Action, UnitChange};
 use crate::store::{Blobs, FileBefore, Part, Transaction};
@@ -22,12 +23,19 @@ pub async fn undo(transaction: &Transaction, hands: Hands<'_>, blobs: &Blobs) ->
             .filter(|(index, _)| transaction.step_state(number, *index).0)
             .map(|(_, step)| &step.action)
             .collect();
-        undo_part(part, &begun, hands, blobs, &mut errors).await;
+        undo_part(part, &begun, transaction.touched(number), hands, blobs, &mut errors).await;
     }
     errors
 }
 
-async fn undo_part(part: &Part, begun: &[&Action], hands: Hands<'_>, blobs: &Blobs, errors: &mut Vec<String>) {
+async fn undo_part(
+    part: &Part,
+    begun: &[&Action],
+    touched: Touched<'_>,
+    hands: Hands<'_>,
+    blobs: &Blobs,
+    errors: &mut Vec<String>,
+) {
     let mut note = |what: String, result: Result<(), String>| match result {
         Ok(()) => tracing::info!("undone: {what}"),
         Err(error) => errors.push(format!("{what}: {error}")),
@@ -35,8 +43,17 @@ async fn undo_part(part: &Part, begun: &[&Action], hands: Hands<'_>, blobs: &Blo
     if let (Some(versions), true) =
         (&part.before.packages, begun.iter().any(|action| matches!(action, Action::ChangePackages { .. })))
     {
-        let restored = hands.packages.restore(versions).await.map_err(|error| error.to_string());
+        let restored = hands.packages.restore(versions, touched).await.map_err(|error| error.to_string());
         note("packages back to the versions before".into(), restored);
+    }
+    // While systemd still has the unit file: without it, enablement can't be seen nor taken back.
+    for action in begun.iter().rev() {
+        if let (Action::Unit { name, change: UnitChange::Enable }, Some(systemd)) = (action, hands.systemd)
+            && !part.before.units.get(name).is_some_and(UnitSeen::is_enabled)
+        {
+            let result = systemd.disable(name).await.map_err(|error| error.to_string());
+            note(format!("{name} disabled"), result);
+        }
     }
     let mut unit_files = false;
     for action in begun.iter().rev() {

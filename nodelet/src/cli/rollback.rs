@@ -20,7 +20,8 @@ pub(super) fn execute(global: &Global, options: &Options) -> anyhow::Result<Exit
         let good = reconciler.roll_back(options.to.as_deref(), "which was rolled back")?;
         println!("Going back to revision {}, good since {}.", good.revision, good.at.strftime("%F %T UTC"));
         let progress = |number: usize, total: usize, headline: &str| println!("[{number}/{total}] {headline}");
-        reconciler.converge(progress).await.map_err(super::apply::unwrapped)?;
+        let converged = reconciler.converge(progress).await.map_err(super::apply::unwrapped)?;
+        anyhow::ensure!(converged.is_some(), "there is no state file, so nothing was changed: write one first");
         println!("The node is as revision {} wants it, and stays so until the state file changes.", good.revision);
         Ok(exit::code(exit::OK))
     })

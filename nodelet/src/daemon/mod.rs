@@ -200,7 +200,7 @@ impl Daemon {
         tracing::error!(reason = error.name(), "{message}");
         self.status.last_error =
             Some(LastError { reason: error.name().into(), message: message.clone(), at: Timestamp::now() });
-        if matches!(error, ReconcileError::State(_) | ReconcileError::Unresolved(_)) {
+        if matches!(error, ReconcileError::State(_)) {
             let fix = format!("a correction of the state: {}", first_problem(&message));
             self.enter(Phase::Invalid, Some(fix));
             return interval;

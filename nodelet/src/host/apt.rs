@@ -2,7 +2,7 @@
 
 use super::command::Program;
 use super::dpkg;
-use super::packages::{InstalledPackages, PackageError, PackageManager, Transaction, WayBack};
+use super::packages::{InstalledPackages, PackageError, PackageManager, Touched, Transaction, WayBack};
 use crate::root::Root;
 use crate::settings::{self, Manager, Prune};
 use futures::FutureExt;
@@ -99,17 +99,20 @@ impl Apt {
         kept.map_or_else(|| format!("{name}={version}"), |entry| entry.path().display().to_string())
     }
 
-    async fn refuse_surprises(&self, transaction: &Transaction) -> Result<(), PackageError> {
+    async fn simulate(&self, transaction: &Transaction) -> Result<BTreeSet<String>, PackageError> {
         let simulated =
             self.install(transaction).arg("--simulate").arg("install").args(words(transaction)).run().await?;
-        let removed: Vec<String> = simulated
-            .lines()
-            .filter_map(|line| line.strip_prefix("Remv ")?.split(' ').next())
-            .filter(|name| !transaction.remove.iter().any(|asked| asked == name) && !self.may_remove.contains(*name))
-            .map(str::to_owned)
-            .collect();
+        let named = |marks: &[&str]| -> BTreeSet<String> {
+            let name = |line: &str| {
+                let rest = marks.iter().find_map(|mark| line.strip_prefix(mark))?;
+                rest.split([' ', ':']).next().map(str::to_owned)
+            };
+            simulated.lines().filter_map(name).collect()
+        };
+        let asked = |name: &String| transaction.remove.contains(name) || self.may_remove.contains(name);
+        let removed: Vec<String> = named(&["Remv ", "Purg "]).into_iter().filter(|name| !asked(name)).collect();
         if removed.is_empty() {
-            return Ok(());
+            return Ok(named(&["Inst ", "Conf ", "Remv ", "Purg "]));
         }
         let asked = transaction.install.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         Err(PackageError::WouldRemove { asked, removed })
@@ -152,22 +155,35 @@ impl PackageManager for Apt {
         .boxed()
     }
 
-    fn transact<'a>(&'a self, transaction: &'a Transaction) -> BoxFuture<'a, Result<(), PackageError>> {
+    fn examine<'a>(
+        &'a self,
+        transaction: &'a Transaction,
+    ) -> BoxFuture<'a, Result<Option<BTreeSet<String>>, PackageError>> {
         async move {
             self.make_archives()?;
             self.repair().await?;
-            self.refuse_surprises(transaction).await?;
+            self.simulate(transaction).await.map(Some)
+        }
+        .boxed()
+    }
+
+    fn transact<'a>(&'a self, transaction: &'a Transaction) -> BoxFuture<'a, Result<(), PackageError>> {
+        async move {
             self.install(transaction).outlives_us().arg("install").args(words(transaction)).run().await?;
             Ok(())
         }
         .boxed()
     }
 
-    fn restore<'a>(&'a self, before: &'a BTreeMap<String, String>) -> BoxFuture<'a, Result<(), PackageError>> {
+    fn restore<'a>(
+        &'a self,
+        before: &'a BTreeMap<String, String>,
+        touched: Touched<'a>,
+    ) -> BoxFuture<'a, Result<(), PackageError>> {
         async move {
             self.make_archives()?;
             self.repair().await?;
-            let way = WayBack::find(&dpkg::parse_present(&self.status()?), before);
+            let way = WayBack::find(&dpkg::parse_status(&self.status()?), before, touched);
             if way.is_empty() {
                 return Ok(());
             }

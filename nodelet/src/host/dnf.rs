@@ -1,7 +1,7 @@
 //! dnf and rpm.
 
 use super::command::{CommandError, Program};
-use super::packages::{Installed, InstalledPackages, PackageError, PackageManager, Transaction, WayBack};
+use super::packages::{Installed, InstalledPackages, PackageError, PackageManager, Touched, Transaction, WayBack};
 use crate::settings::{self, Manager};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -46,9 +46,11 @@ impl Dnf {
 fn parse_query(text: &str, held: &BTreeSet<String>) -> InstalledPackages {
     text.lines()
         .filter_map(|line| line.split_once('\t'))
+        // Keys that were imported are no packages that anybody could install again.
+        .filter(|(name, _)| *name != "gpg-pubkey")
         .map(|(name, evr)| {
             let version = evr.strip_prefix("0:").unwrap_or(evr).to_owned();
-            (name.to_owned(), Installed { version, held: held.contains(name) })
+            (name.to_owned(), Installed { version, held: held.contains(name), complete: true })
         })
         .collect()
 }
@@ -99,6 +101,11 @@ impl PackageManager for Dnf {
         .boxed()
     }
 
+    fn examine<'a>(&'a self, _: &'a Transaction) -> BoxFuture<'a, Result<Option<BTreeSet<String>>, PackageError>> {
+        // dnf has no simulation that is made for reading.
+        std::future::ready(Ok(None)).boxed()
+    }
+
     fn transact<'a>(&'a self, transaction: &'a Transaction) -> BoxFuture<'a, Result<(), PackageError>> {
         async move {
             // `install` upgrades a package whose newer version is named; going down has a verb of its own.
@@ -112,10 +119,14 @@ impl PackageManager for Dnf {
         .boxed()
     }
 
-    fn restore<'a>(&'a self, before: &'a BTreeMap<String, String>) -> BoxFuture<'a, Result<(), PackageError>> {
+    fn restore<'a>(
+        &'a self,
+        before: &'a BTreeMap<String, String>,
+        touched: Touched<'a>,
+    ) -> BoxFuture<'a, Result<(), PackageError>> {
         async move {
             let now = self.installed().await?;
-            let way = WayBack::find(&now, before);
+            let way = WayBack::find(&now, before, touched);
             let older = |(name, version): &(String, String)| {
                 now.get(name).is_some_and(|is| rpm_version::rpm_evr_compare(version, &is.version).is_lt())
             };
@@ -159,7 +170,7 @@ mod tests {
         let locks = parse_locks("# added\ncontainerd.io-0:1.7.2-1.*\n!excluded-0:1-1.*\n");
         assert_eq!(locks.iter().collect::<Vec<_>>(), ["containerd.io"]);
         let installed = parse_query("containerd.io\t0:1.7.2-1\nbind\t32:9.1-2\n", &locks);
-        assert_eq!(installed["containerd.io"], Installed { version: "1.7.2-1".into(), held: true });
+        assert_eq!(installed["containerd.io"], Installed { version: "1.7.2-1".into(), held: true, complete: true });
         assert_eq!(installed["bind"].version, "32:9.1-2");
     }
 }

@@ -2,14 +2,9 @@
 
 use super::packages::{Installed, InstalledPackages};
 
-/// The packages that a status file lists as installed. Half-installed ones are not: the next transaction
-/// completes them.
+/// The packages of which anything is there beside configuration files, however far their installation got: one that
+/// an upgrade has only unpacked yet is no less there.
 pub fn parse_status(text: &str) -> InstalledPackages {
-    stanzas(text).filter(|(state, ..)| *state == "installed").map(|(_, name, installed)| (name, installed)).collect()
-}
-
-/// The packages of which anything is there beside configuration files, however far their installation got.
-pub fn parse_present(text: &str) -> InstalledPackages {
     let gone = |state: &str| matches!(state, "not-installed" | "config-files");
     stanzas(text).filter(|(state, ..)| !gone(state)).map(|(_, name, installed)| (name, installed)).collect()
 }
@@ -38,7 +33,8 @@ fn stanza(text: &str) -> Option<(&str, String, Installed)> {
     }
     let mut words = status?.split(' ');
     let (want, _, state) = (words.next()?, words.next()?, words.next()?);
-    let installed = Installed { version: version?.trim().to_owned(), held: want == "hold" };
+    let complete = state == "installed";
+    let installed = Installed { version: version?.trim().to_owned(), held: want == "hold", complete };
     Some((state, name?.trim().to_owned(), installed))
 }
 
@@ -47,15 +43,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_installed_counts() {
+    fn what_is_half_there_is_there() {
         let text = "Package: a\nStatus: install ok installed\nVersion: 1:2.0-1\nDescription: x\n y: z\n\n\
                     Package: b\nStatus: hold ok installed\nVersion: 3\n\n\
                     Package: c\nStatus: deinstall ok config-files\nVersion: 1\n\n\
                     Package: d\nStatus: install ok half-configured\nVersion: 1\n";
         let installed = parse_status(text);
-        assert_eq!(installed.keys().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(installed["a"], Installed { version: "1:2.0-1".into(), held: false });
+        assert_eq!(installed.keys().collect::<Vec<_>>(), ["a", "b", "d"]);
+        assert_eq!(installed["a"], Installed { version: "1:2.0-1".into(), held: false, complete: true });
         assert!(installed["b"].held);
-        assert_eq!(parse_present(text).keys().collect::<Vec<_>>(), ["a", "b", "d"]);
+        assert!(installed["b"].complete && !installed["d"].complete);
     }
 }

@@ -15,10 +15,15 @@ pub struct Installed {
     pub version: String,
     /// Nothing but nodelet may change it.
     pub held: bool,
+    /// Its installation came to its end.
+    pub complete: bool,
 }
 
 /// The packages that are installed, by name.
 pub type InstalledPackages = BTreeMap<String, Installed>;
+
+/// The packages that a transaction touches; `None` where the package manager can't tell beforehand.
+pub type Touched<'a> = Option<&'a BTreeSet<String>>;
 
 /// What one transaction does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,10 +74,20 @@ pub trait PackageManager: Send + Sync {
     fn installed(&self) -> BoxFuture<'_, Result<InstalledPackages, PackageError>>;
     /// Reads the lists of the named repositories again, and of no others.
     fn refresh<'a>(&'a self, repositories: &'a BTreeSet<String>) -> BoxFuture<'a, Result<(), PackageError>>;
+    /// Simulates a transaction, and refuses one that would remove what nobody asked to remove. The packages that it
+    /// touches, where that can be told: an undo must not touch any others.
+    fn examine<'a>(
+        &'a self,
+        transaction: &'a Transaction,
+    ) -> BoxFuture<'a, Result<Option<BTreeSet<String>>, PackageError>>;
     /// Installs and removes in one go.
     fn transact<'a>(&'a self, transaction: &'a Transaction) -> BoxFuture<'a, Result<(), PackageError>>;
-    /// Brings everything back to these versions: the packages that were installed before a transaction.
-    fn restore<'a>(&'a self, before: &'a BTreeMap<String, String>) -> BoxFuture<'a, Result<(), PackageError>>;
+    /// Brings what a transaction touched back to these versions: the packages that were installed before it.
+    fn restore<'a>(
+        &'a self,
+        before: &'a BTreeMap<String, String>,
+        touched: Touched<'a>,
+    ) -> BoxFuture<'a, Result<(), PackageError>>;
     /// Holds a package at its version, or lets it go.
     fn hold<'a>(&'a self, package: &'a str, hold: bool) -> BoxFuture<'a, Result<(), PackageError>>;
 }
@@ -87,11 +102,14 @@ pub(super) struct WayBack {
 }
 
 impl WayBack {
-    pub(super) fn find(now: &InstalledPackages, before: &BTreeMap<String, String>) -> Self {
-        let differs = |(name, version): &(&String, &String)| now.get(*name).is_none_or(|is| is.version != **version);
+    pub(super) fn find(now: &InstalledPackages, before: &BTreeMap<String, String>, touched: Touched<'_>) -> Self {
+        let ours = |name: &String| touched.is_none_or(|touched| touched.contains(name));
+        let differs = |(name, version): &(&String, &String)| {
+            ours(name) && now.get(*name).is_none_or(|is| is.version != **version || !is.complete)
+        };
         Self {
             install: before.iter().filter(differs).map(|(name, version)| (name.clone(), version.clone())).collect(),
-            remove: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
+            remove: now.keys().filter(|name| !before.contains_key(*name) && ours(name)).cloned().collect(),
         }
     }
 
@@ -122,12 +140,14 @@ mod tests {
 
     #[test]
     fn the_way_back_names_only_what_differs() {
-        let is = |version: &str| Installed { version: version.into(), held: false };
+        let is = |version: &str| Installed { version: version.into(), held: false, complete: true };
         let now = BTreeMap::from([("same".into(), is("1")), ("up".into(), is("2")), ("new".into(), is("1"))]);
         let before =
             BTreeMap::from([("same".into(), "1".into()), ("up".into(), "1".into()), ("gone".into(), "3".into())]);
-        let way = WayBack::find(&now, &before);
+        let way = WayBack::find(&now, &before, None);
         assert_eq!(way.install, [("gone".to_owned(), "3".to_owned()), ("up".to_owned(), "1".to_owned())]);
         assert_eq!(way.remove, ["new"]);
+        let way = WayBack::find(&now, &before, Some(&BTreeSet::from(["up".to_owned()])));
+        assert_eq!((way.install.len(), way.remove.len()), (1, 0), "what somebody else installed stays");
     }
 }

@@ -143,10 +143,16 @@ impl Systemd {
         if names.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let listed = self.manager.list_units_by_names(names.to_vec()).await;
+        // A template can't run, so systemd refuses to list it; it has a unit file all the same.
+        let (templates, plain): (Vec<String>, Vec<String>) =
+            names.iter().cloned().partition(|name| name.contains("@."));
+        let listed = self.manager.list_units_by_names(plain.clone()).await;
         let listed = listed.map_err(|source| SystemdError::Refused { what: "listing units".into(), source })?;
         let mut units = BTreeMap::new();
-        for (name, _, load, active, ..) in listed {
+        // The answer is in the order of the question, and names an alias by the unit behind it.
+        let states = listed.into_iter().map(|(_, _, load, active, ..)| (load, active));
+        let templates = templates.into_iter().map(|name| (name, ("loaded".to_owned(), "inactive".to_owned())));
+        for (name, (load, active)) in plain.into_iter().zip(states).chain(templates) {
             // An error here says that there is no unit file, which `not-found` says already.
             let file = self.manager.get_unit_file_state(name.clone()).await.unwrap_or_default();
             units.insert(name, UnitSeen { load, active, file });

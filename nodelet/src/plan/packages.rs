@@ -46,13 +46,16 @@ pub(super) fn change(
     observed: &Observed,
     manager: Manager,
 ) -> Result<Option<PackageChange>, PlanError> {
-    let installed = observed.packages.get(&package.name).map(|installed| installed.version.clone());
+    let seen = observed.packages.get(&package.name);
+    let installed = seen.map(|installed| installed.version.clone());
+    let complete = seen.is_some_and(|installed| installed.complete);
     let to = match (package.present, &installed, &package.version) {
-        (false, None, _) | (true, Some(_), None) => return Ok(None),
+        (false, None, _) => return Ok(None),
+        (true, Some(_), None) if complete => return Ok(None),
         (false, Some(_), _) => PackageGoal::Removed,
-        (true, None, None) => PackageGoal::Any,
+        (true, _, None) => PackageGoal::Any,
         (true, None, Some(wanted)) => PackageGoal::Version(wanted.to_string()),
-        (true, Some(version), Some(wanted)) if matches(wanted, version, manager) => return Ok(None),
+        (true, Some(version), Some(wanted)) if complete && matches(wanted, version, manager) => return Ok(None),
         (true, Some(version), Some(wanted)) => {
             let older = !wanted.is_glob() && order(wanted.as_str(), version, manager) == Ordering::Less;
             match (older, package.allow_downgrade) {
@@ -73,6 +76,9 @@ pub(super) fn change(
 
 /// Whether an installed version is what is asked for. An rpm's release may be left out.
 fn matches(wanted: &PackageVersion, installed: &str, manager: Manager) -> bool {
+    // `26.1.4` asks for `3:26.1.4-1` too: people leave out what their package manager lets them leave out.
+    let (_, without_epoch) = installed.split_once(':').unwrap_or(("", installed));
+    let installed = if manager == Manager::Dnf && !wanted.as_str().contains(':') { without_epoch } else { installed };
     let without_release = installed.rsplit_once('-').map_or(installed, |(version, _)| version);
     wanted.matches(installed) || (manager == Manager::Dnf && wanted.matches(without_release))
 }
@@ -98,6 +104,6 @@ pub(super) fn describe(change: &PackageChange) -> String {
             format!("{name} {from} is installed, {version} is wanted")
         }
         (Some(from), PackageGoal::Removed) => format!("{name} {from} is installed, and the state wants it absent"),
-        (Some(from), PackageGoal::Any) => format!("{name} {from} is installed"),
+        (Some(from), PackageGoal::Any) => format!("{name} {from} is only half installed"),
     }
 }

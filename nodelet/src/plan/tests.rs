@@ -102,8 +102,8 @@ fn what_is_as_wanted_needs_no_step() {
     target.units.push(unit("a.service"));
     let mut observed = Observed::default();
     observed.files.insert("/etc/a.conf".into(), seen("a", 0o644));
-    observed.packages.insert("a".into(), Installed { version: "1.9".into(), held: false });
-    observed.packages.insert("b".into(), Installed { version: "7".into(), held: false });
+    observed.packages.insert("a".into(), Installed { version: "1.9".into(), held: false, complete: true });
+    observed.packages.insert("b".into(), Installed { version: "7".into(), held: false, complete: true });
     observed.units.insert("a.service".into(), unit_seen("active", "enabled"));
     assert!(plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap().is_empty());
 }
@@ -171,7 +171,7 @@ fn a_stopped_unit_that_nobody_wants_running_is_not_started_by_a_file() {
 fn versions_go_down_only_where_asked() {
     let mut target = Target { packages: vec![package("a", Some("1.0"))], ..Target::default() };
     let mut observed = Observed::default();
-    observed.packages.insert("a".into(), Installed { version: "1.10".into(), held: false });
+    observed.packages.insert("a".into(), Installed { version: "1.10".into(), held: false, complete: true });
     let error = plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap_err();
     assert_eq!(error, PlanError::Downgrade { name: "a".into(), installed: "1.10".into(), wanted: "1.0".into() });
     target.packages[0].allow_downgrade = true;
@@ -183,7 +183,7 @@ fn versions_go_down_only_where_asked() {
 fn an_rpm_may_be_named_without_its_release() {
     let target = Target { packages: vec![package("a", Some("1.0"))], ..Target::default() };
     let mut observed = Observed::default();
-    observed.packages.insert("a".into(), Installed { version: "1.0-3".into(), held: false });
+    observed.packages.insert("a".into(), Installed { version: "1.0-3".into(), held: false, complete: true });
     assert!(plan(&target, &observed, &Pending::default(), Manager::Dnf).unwrap().is_empty());
     assert!(!plan(&target, &observed, &Pending::default(), Manager::Apt).is_ok_and(|plan| plan.is_empty()));
 }

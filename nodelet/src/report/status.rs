@@ -137,8 +137,8 @@ impl Status {
     /// Writes the file, whole.
     pub fn write(&self, root: &Root) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
-        // Everybody may read it: it holds no secret.
-        files::place(&root.join(STATUS_FILE), &text, 0o644, Uid::current().as_raw(), Gid::current().as_raw())
+        // For root only: an error may quote a service's own words.
+        files::place(&root.join(STATUS_FILE), &text, 0o600, Uid::current().as_raw(), Gid::current().as_raw())
     }
 
     /// Reads the file; `None` when no daemon has written one since boot.

@@ -6,11 +6,12 @@
 //! after a crash, or because packages brought units that could not be seen before.
 
 use super::{StoreError, failed, read, write};
+use crate::host::packages::Touched;
 use crate::host::systemd::UnitSeen;
 use crate::plan::Plan;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -116,6 +117,11 @@ enum Event {
         step: usize,
         at: Timestamp,
     },
+    /// The packages that a step touches; without a list, it may be any.
+    Touches {
+        part: usize,
+        packages: Option<BTreeSet<String>>,
+    },
     Undoing {
         reason: String,
         at: Timestamp,
@@ -175,10 +181,18 @@ impl Transaction {
             parts.push(part);
         }
         let path = directory.join("log");
-        let text = std::fs::read_to_string(&path).map_err(failed("reading", &path))?;
+        let text = match std::fs::read_to_string(&path) {
+            // A power cut came before the first line: nothing was done.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(failed("reading", &path))?,
+        };
         // A power cut may leave half of the last line: what it would have said did not count yet.
         let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Some(Self { directory: directory.to_owned(), record, parts, events, log: open_log(directory)? }))
+        let mut log = open_log(directory)?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            log.write_all(b"\n").and_then(|()| log.sync_data()).map_err(failed("writing", &path))?;
+        }
+        Ok(Some(Self { directory: directory.to_owned(), record, parts, events, log }))
     }
 
     /// Adds a plan and what is there before it; nothing is done before this is on disk.
@@ -200,6 +214,21 @@ impl Transaction {
             Event::Begun { part: p, step: s, mark, .. } if (*p, *s) == (part, step) => mark.as_deref(),
             _ => None,
         })
+    }
+
+    /// What a step with packages is going to touch, as far as that is known.
+    pub fn touches(&mut self, part: usize, packages: Option<BTreeSet<String>>) -> Result<(), StoreError> {
+        self.note(Event::Touches { part, packages })
+    }
+
+    /// The packages that a part touched: none before that was noted.
+    pub fn touched(&self, part: usize) -> Touched<'_> {
+        static NOTHING: BTreeSet<String> = BTreeSet::new();
+        let noted = self.events.iter().rev().find_map(|event| match event {
+            Event::Touches { part: p, packages } if *p == part => Some(packages.as_ref()),
+            _ => None,
+        });
+        noted.unwrap_or(Some(&NOTHING))
     }
 
     /// A step is done.

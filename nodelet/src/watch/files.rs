@@ -2,7 +2,7 @@
 
 use crate::root::Root;
 use futures::StreamExt;
-use inotify::{EventStream, Inotify, WatchDescriptor, WatchMask};
+use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ pub(super) struct FileWatch {
     paths: BTreeSet<String>,
     /// Databases among them, with how they were when last seen: programs that only read one open it for writing.
     databases: HashMap<String, (PathBuf, Look)>,
+    /// A watched directory is gone, or was not there: watches must be made anew.
+    stale: bool,
     stream: Option<EventStream<[u8; 4096]>>,
     names: HashMap<WatchDescriptor, BTreeMap<OsString, String>>,
 }
@@ -21,11 +23,13 @@ impl FileWatch {
     /// Watches these files, whether they are there or not. What can't be watched is left to the regular check.
     pub(super) fn new(root: &Root, paths: BTreeSet<String>, databases: &[&str]) -> Self {
         let mut names: HashMap<WatchDescriptor, BTreeMap<OsString, String>> = HashMap::new();
+        let mut stale = false;
         let stream = Inotify::init().and_then(|inotify| {
             for path in &paths {
                 let place = root.join(path);
                 // Where the directory isn't there (yet), the nearest one above it tells when that changes.
                 let (directory, name) = nearest(&place);
+                stale |= Some(directory.as_path()) != place.parent();
                 match inotify.watches().add(&directory, mask()) {
                     Ok(watch) => drop(names.entry(watch).or_default().insert(name, path.clone())),
                     Err(error) => tracing::warn!(path, %error, "its changes are found only by the regular check"),
@@ -40,11 +44,16 @@ impl FileWatch {
             let place = root.join(path);
             ((*path).to_owned(), (place.clone(), Look::at(&place)))
         });
-        Self { paths, databases: databases.collect(), stream: stream.ok(), names }
+        Self { paths, databases: databases.collect(), stale, stream: stream.ok(), names }
     }
 
     pub(super) fn paths(&self) -> &BTreeSet<String> {
         &self.paths
+    }
+
+    /// Whether the watches must be made anew, although the paths are the same.
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale
     }
 
     /// Waits for the next change of one of the files; its path.
@@ -53,6 +62,13 @@ impl FileWatch {
             let Some(stream) = &mut self.stream else { return std::future::pending().await };
             match stream.next().await {
                 Some(Ok(event)) => {
+                    let lost =
+                        EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::Q_OVERFLOW;
+                    self.stale |= event.mask.intersects(lost);
+                    // A new file counts once it is closed: until then it is empty, or half.
+                    if event.mask.contains(EventMask::CREATE) && !event.mask.contains(EventMask::ISDIR) {
+                        continue;
+                    }
                     let named = self.names.get(&event.wd);
                     // An event without a name is about the directory itself: it may be gone.
                     let path = match &event.name {

@@ -44,7 +44,7 @@ impl Watcher {
         if !target.packages.is_empty() {
             paths.extend(DATABASES.map(str::to_owned));
         }
-        if *self.files.paths() != paths {
+        if *self.files.paths() != paths || self.files.is_stale() {
             self.files = FileWatch::new(root, paths, &DATABASES);
         }
         let names: BTreeSet<String> = target.units.iter().map(|unit| unit.name.clone()).collect();

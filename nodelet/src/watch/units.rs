@@ -72,7 +72,11 @@ impl UnitWatch {
                     return self.paths.get(&path).cloned().unwrap_or_else(|| "the enablement of units".to_owned());
                 }
                 Some(Err(error)) => tracing::debug!(%error, "a signal could not be read"),
-                None => self.streams.clear(),
+                None => {
+                    // The connection is gone; the next round watches anew.
+                    self.streams.clear();
+                    self.names.clear();
+                }
             }
         }
     }
