@@ -32,7 +32,9 @@ fn lives_and_leaves(name: &str, image: Kind, remove: &str) {
     assert_eq!(node.run(&["stat", "-c", "%a %U", "/etc/nodelet/nodelet.toml"]).unwrap(), "600 root");
     let status = node.run_sh("systemctl status nodelet").unwrap();
     assert!(status.contains("Status: \"Waiting: the state file /etc/nodelet/state.toml\""), "{status}");
-    assert!(node.run_sh("nodelet status || true").unwrap().contains("Waiting for: the state file"));
+    let own = node.exec(&["nodelet", "status"]).unwrap();
+    assert_eq!(own.code(), 1, "not converged: {}", own.text());
+    assert!(own.stdout.contains("Waiting for: the state file"), "{}", own.text());
     for path in ["/usr/share/man/man8/nodelet.8.gz", "/usr/share/bash-completion/completions/nodelet"] {
         assert!(node.exists(path).unwrap(), "{path} is missing");
     }
@@ -92,7 +94,10 @@ fn a_typo_in_the_configuration_is_told_with_its_line() {
     let exit = node.run(&["systemctl", "show", "-P", "ExecMainStatus", "nodelet"]).unwrap();
     assert_eq!(exit, "78");
     let problem = "/etc/nodelet/nodelet.toml:2:1: log.levle: there is no field `levle`: did you mean `level`?";
-    let status = node.run_sh("systemctl status nodelet || true").unwrap();
+    // 3: systemctl's code for a unit that is not running.
+    let status = node.exec(&["systemctl", "status", "nodelet"]).unwrap();
+    assert_eq!(status.code(), 3, "{}", status.text());
+    let status = status.stdout;
     assert!(status.contains(&format!("Status: \"Invalid configuration: {problem}\"")), "{status}");
     let checked = node.exec(&["nodelet", "validate"]).unwrap();
     assert_eq!((checked.code(), checked.stdout.as_str()), (78, problem));
