@@ -305,6 +305,10 @@ fn conclude(
     if *owned != store.owned()? {
         store.set_owned(owned)?;
     }
+    // Another state than the one rolled back to: the rollback is over, also for the revision that it led away from.
+    if store.pin()?.is_some_and(|pin| pin.good.revision != planned.desired.revision) {
+        store.set_pin(None)?;
+    }
     if store.good()?.first().is_none_or(|good| good.revision != planned.desired.revision) {
         store.add_good(good(planned))?;
     }
