@@ -8,7 +8,10 @@
 //! derived from the types (unknown fields, wrong values), then for contradictions between fields, and
 //! report everything that is wrong at once, with the path to each field.
 
+pub mod crd;
 pub mod document;
+pub mod objects;
+pub mod preset;
 pub mod problem;
 pub mod reference;
 pub mod schema;

@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub fn markdown() -> String {
     let mut out = String::from(
         "# Desired state\n\n\
-         <!-- Generated from the types in api/src/state; change those, then run `make generate`. -->\n\n\
+         <!-- Generated from the types in api/src/state and api/src/preset; change those, then run `make generate`. -->\n\n\
          The body of `/etc/nodelet/state.toml`. Field names are the same in TOML, YAML and JSON. Fields that are\n\
          not listed here are errors; `nodelet validate FILE` shows all the errors of a file with line and column.\n",
     );
@@ -111,6 +111,7 @@ fn takes(field: &Map<String, Value>, definitions: &Map<String, Value>) -> String
             let items = schema.get("items").and_then(Value::as_object);
             format!("list of {}", items.map_or_else(|| "values".into(), |items| takes(items, definitions)))
         }
+        Some("object") if schema.get("additionalProperties") == Some(&Value::Bool(true)) => "table".into(),
         Some("object") => "table of texts".into(),
         Some("string") => schema.get("format").and_then(Value::as_str).unwrap_or("text").replace('-', " "),
         Some("boolean") => "`true`, `false`".into(),

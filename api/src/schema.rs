@@ -9,6 +9,8 @@ use crate::{suggest, text};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// The schema of a type, with `$defs` for the types below it.
 pub fn of<T: JsonSchema>() -> Schema {
@@ -17,12 +19,21 @@ pub fn of<T: JsonSchema>() -> Schema {
 
 /// Everything about `value` that the schema of `T` doesn't allow.
 pub fn check<T: JsonSchema>(value: &Value) -> Problems {
-    let root = of::<T>();
-    let mut checker = Checker { definitions: definitions(&root), problems: Problems::default() };
+    let root = known::<T>();
+    let definitions = definitions(root);
+    let mut checker = Checker { definitions: &definitions, problems: Problems::default() };
     if let Some(object) = root.as_object() {
         checker.value(value, object, &FieldPath::root());
     }
     checker.problems
+}
+
+/// The schema of a type, derived once: a daemon reads its state again and again.
+fn known<T: JsonSchema>() -> &'static Schema {
+    static KNOWN: Mutex<BTreeMap<String, &'static Schema>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    // There are a few types of documents, so what is leaked here is little, and bounded.
+    known.entry(T::schema_id().into_owned()).or_insert_with(|| Box::leak(Box::new(of::<T>())))
 }
 
 fn definitions(root: &Schema) -> Map<String, Value> {
@@ -75,23 +86,21 @@ pub(crate) fn type_name(schema: &Map<String, Value>) -> Option<&str> {
     }
 }
 
-struct Checker {
-    definitions: Map<String, Value>,
+struct Checker<'s> {
+    definitions: &'s Map<String, Value>,
     problems: Problems,
 }
 
-impl Checker {
-    fn value(&mut self, value: &Value, schema: &Map<String, Value>, path: &FieldPath) {
-        let definitions = std::mem::take(&mut self.definitions);
-        let schema = non_null(schema, &definitions).clone();
-        self.definitions = definitions;
-        if let Some(allowed) = choices(&schema) {
+impl<'s> Checker<'s> {
+    fn value(&mut self, value: &Value, schema: &'s Map<String, Value>, path: &FieldPath) {
+        let schema = non_null(schema, self.definitions);
+        if let Some(allowed) = choices(schema) {
             self.choice(value, &allowed, path);
             return;
         }
-        match type_name(&schema) {
+        match type_name(schema) {
             Some("object") => match value {
-                Value::Object(fields) => self.object(fields, &schema, path),
+                Value::Object(fields) => self.object(fields, schema, path),
                 other => self.wrong_type(other, "a table of fields", path),
             },
             Some("array") => match value {
@@ -113,7 +122,7 @@ impl Checker {
                 other => self.wrong_type(other, "text in quotes", path),
             },
             Some("boolean") if !value.is_boolean() => self.wrong_type(value, "true or false", path),
-            Some("integer") => self.integer(value, &schema, path),
+            Some("integer") => self.integer(value, schema, path),
             _ => {}
         }
     }
@@ -143,9 +152,9 @@ impl Checker {
         }
     }
 
-    fn object(&mut self, fields: &Map<String, Value>, schema: &Map<String, Value>, path: &FieldPath) {
-        let empty = Map::new();
-        let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+    fn object(&mut self, fields: &Map<String, Value>, schema: &'s Map<String, Value>, path: &FieldPath) {
+        static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+        let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&EMPTY);
         for (name, value) in fields {
             if let Some(field) = known.get(name).and_then(Value::as_object) {
                 self.value(value, field, &path.key(name));
@@ -170,7 +179,7 @@ impl Checker {
         name: &str,
         value: &Value,
         schema: &Map<String, Value>,
-        entry: &Map<String, Value>,
+        entry: &'s Map<String, Value>,
         path: &FieldPath,
     ) {
         let key_format = schema.get("propertyNames").and_then(|names| names.get("format")).and_then(Value::as_str);

@@ -43,6 +43,17 @@ pub fn check(text: &str) -> Result<(), String> {
     substitute(text, exists).map(|_| ())
 }
 
+/// The same for a text that will stand among others: a variable without an end would swallow what follows.
+pub fn check_part(text: &str) -> Result<(), String> {
+    check(text)?;
+    match text.rfind(OPEN) {
+        Some(at) if !text[at..].contains('}') => {
+            Err("a variable begins with `${node.` and has no end: close it with `}`".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn unknown(name: &str) -> String {
     let names = VARIABLES.map(|(known, _)| format!("${{{known}}}")).join(", ");
     format!("there is no variable `${{{name}}}`: use one of {names}, or write `$${{{name}}}` for the text itself")

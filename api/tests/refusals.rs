@@ -98,6 +98,62 @@ fn each_mistake_has_its_sentence() {
             "[[units]]\nname = \"a.service\"\nmasked = true\n[[files]]\npath = \"/x\"\ncontent = \"\"\nrestart = [\"a.service\"]\n".into(),
             &["7:12: files[0].restart[0]: `a.service` is masked by this state: remove it here, or unmask it"],
         ),
+        (
+            "[runtime]\nkind = \"crio\"\n".into(),
+            &["2:1: runtime.kind: \"crio\" is not a choice here: write one of \"containerd\", \"docker\", \"cri-o\" (did you mean \"cri-o\"?)"],
+        ),
+        (
+            "[runtime]\nkind = \"docker\"\nsandboxImage = \"x\"\nconfig = { live-restore = false, exec-opts = [] }\n".into(),
+            &[
+                "3:1: runtime.sandboxImage: docker alone has no sandboxes: remove this, or add the `kubelet` table",
+                "4:12: runtime.config.live-restore: without live-restore all containers would stop whenever docker is upgraded or restarted: remove this",
+                "4:34: runtime.config.exec-opts: this list takes the place of the preset's: add \"native.cgroupdriver=systemd\" to it, or change `cgroupDriver`",
+            ],
+        ),
+        (
+            "[runtime]\nkind = \"containerd\"\n[runtime.config]\nversion = 3\nplugins.\"io.containerd.cri.v1.runtime\".x = \"${node.nam\"\n".into(),
+            &[
+                "4:1: runtime.config.version: the preset writes version 2, which containerd 1.6 to 2.x read: remove this and use the names of version 2, or write the whole /etc/containerd/config.toml in `files`",
+                "5:9: runtime.config.plugins.\"io.containerd.cri.v1.runtime\": this is a name of version 3, and the preset writes version 2: write \"io.containerd.grpc.v1.cri\"",
+                "5:40: runtime.config.plugins.\"io.containerd.cri.v1.runtime\".x: a variable begins with `${node.` and has no end: close it with `}`",
+            ],
+        ),
+        (
+            "[runtime]\nkind = \"cri-o\"\nconfig = { log_level = \"debug\", crio = { runtime = { cgroup_manager = \"cgroupfs\" } } }\n".into(),
+            &[
+                "3:12: runtime.config.log_level: CRI-O has all its fields below `crio`: write this as `crio.NAME`",
+                "3:54: runtime.config.crio.runtime.cgroup_manager: `cgroupDriver` is \"systemd\": remove this, and say it there",
+            ],
+        ),
+        (
+            "[kubelet]\nversion = \"v1.35.8\"\nnodeIP = \"eth0\"\nconfig = { kind = \"X\", failSwapOn = \"no\" }\nextraArgs = { \"--v\" = \"2\", node-ip = \"x\", a = \"$HOME\" }\n".into(),
+            &[
+                "2:1: kubelet.version: packages have versions without the `v`: write it like `1.35.8`",
+                "3:1: kubelet.nodeIP: `eth0` is not an address: write one, such as `192.0.2.7`, or `${node.ip}`",
+                "4:12: kubelet.config.kind: the preset writes `apiVersion` and `kind` itself: remove this, and keep only the fields",
+                "4:24: kubelet.config.failSwapOn: this can't stand here: write true or false",
+                "5:15: kubelet.extraArgs.--v: `--v` is not a flag: write it without dashes before it, such as `v`",
+                "5:28: kubelet.extraArgs.node-ip: the preset writes this flag itself: remove it; write `nodeIP`",
+                "5:43: kubelet.extraArgs.a: a flag can't hold a line break, or a `$` but in a variable: remove it",
+            ],
+        ),
+        (
+            "[kubelet]\nstandalone = true\nconfig.enableServer = true\n[kubelet.bootstrap]\nserver = \"http://x\"\ntokenFile = \"/t\"\n".into(),
+            &[
+                "3:8: kubelet.config.enableServer: a standalone kubelet has nobody to ask who may do what, so the preset lets nothing listen: remove this, or write the whole /var/lib/kubelet/config.yaml in `files`",
+                "4:10: kubelet.bootstrap: a standalone kubelet joins nothing: remove this, or `standalone`",
+                "4:10: kubelet.bootstrap: nothing is given: write exactly one of `caFile`, `caInline`",
+                "5:1: kubelet.bootstrap.server: `http://x` is not an API server: write it like `https://192.0.2.1:6443`",
+            ],
+        ),
+        (
+            "[runtime]\nkind = \"containerd\"\n[kubelet]\nconfig.cgroupDriver = \"cgroupfs\"\n".into(),
+            &["4:8: kubelet.config.cgroupDriver: the runtime's is \"systemd\", and the two must be the same: remove this, and write `runtime.cgroupDriver`"],
+        ),
+        (
+            "[runtime]\nkind = \"containerd\"\n[[units]]\nname = \"containerd.service\"\nmasked = true\n".into(),
+            &["1:2: runtime: this does not go with the rest of the state: `containerd.service` is masked by this state: remove it here, or unmask it"],
+        ),
         ("packages = \"x\"\n".into(), &["1:1: packages: the text \"x\" can't stand here: write a list in brackets, such as [\"x\"]"]),
         ("name = ".into(), &["1:8: not TOML: string values must be quoted, expected literal string"]),
     ];
@@ -118,6 +174,11 @@ fn all_mistakes_at_once() {
 fn json_is_held_to_the_same_rules() {
     let error = from_json::<DesiredState>(r#"{"packages":[{"name":"x","hold":"yes"}]}"#).expect_err("taken");
     assert_eq!(error.to_string(), "packages[0].hold: the text \"yes\" can't stand here: write true or false");
+    let error =
+        from_json::<DesiredState>(r#"{"kubelet":{"config":{"a":null,"b":18446744073709551615}}}"#).expect_err("taken");
+    let expected = "kubelet.config.a: nothing can't stand here: leave the field out, or give it a value\n\
+                    kubelet.config.b: 18446744073709551615 is too large: write at most 9223372036854775807";
+    assert_eq!(error.to_string(), expected);
     assert!(from_json::<DesiredState>("{").expect_err("taken").to_string().starts_with("not JSON"));
 }
 
@@ -127,6 +188,8 @@ fn the_documented_example_is_valid() {
     let state: DesiredState = from_toml(&text).unwrap_or_else(|problems| panic_with(&problems.to_string()));
     assert!(!state.packages.is_empty() && !state.files.is_empty() && !state.units.is_empty());
     assert!(!state.repositories.is_empty() && !state.kernel.is_empty());
+    let expanded = state.expand();
+    assert!(expanded.packages.len() == state.packages.len() + 2 && expanded.files.len() == state.files.len() + 3);
 }
 
 #[allow(clippy::panic)]

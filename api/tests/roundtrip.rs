@@ -1,14 +1,16 @@
 //! Anything that serializes parses back equal, in TOML and in JSON.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use nodelet_api::preset::{Bootstrap, CgroupDriver, Kubelet, PackageNames, Runtime, RuntimeKind};
 use nodelet_api::state::{
-    AptRepository, ContentFrom, DnfRepository, Dropin, Encoding, File, Kernel, KeyRef, KeySource, Package, Presence,
-    Repository, Swap, Unit,
+    AptRepository, ContentFrom, DnfRepository, Dropin, Encoding, File, Health, Kernel, KeyRef, KeySource, Package,
+    Presence, Repository, Swap, Unit,
 };
-use nodelet_api::{DesiredState, Disruption, Drift, from_json, from_toml};
+use nodelet_api::{DesiredState, Disruption, Document, Drift, Problems, from_json, from_toml};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
+use serde_json::Value;
 
 /// A text type made from a pattern that its form allows.
 fn text<T: TryFrom<String, Error = String> + std::fmt::Debug>(pattern: &'static str) -> impl Strategy<Value = T> {
@@ -75,6 +77,7 @@ fn package() -> impl Strategy<Value = Package> {
             hold,
             state: Presence::Present,
             allow_downgrade,
+            restart: if hold { vec!["a.service".try_into().unwrap()] } else { vec![] },
             drift: if hold { Drift::RepairWithGrant } else { Drift::Repair },
             on_change,
         })
@@ -151,10 +154,141 @@ fn kernel() -> impl Strategy<Value = Kernel> {
     })
 }
 
+fn health() -> impl Strategy<Value = Health> {
+    (2..9_u32, 0..2_u32, any::<bool>()).prop_map(|(timeout_seconds, stable_seconds, all)| Health {
+        timeout_seconds,
+        stable_seconds,
+        units: if all { vec!["a.service".try_into().unwrap()] } else { vec![] },
+        cri: all.then(|| "unix:///run/x.sock".to_owned()),
+        kubelet: all.then(|| "http://127.0.0.1:1/healthz".to_owned()),
+    })
+}
+
+/// Configuration of another program: anything but a variable.
+fn table() -> impl Strategy<Value = serde_json::Map<String, Value>> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-1e9..1e9_f64).prop_map(Value::from),
+        content().prop_map(Value::from),
+    ];
+    let value = leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..3).prop_map(Value::from),
+            btree_map("[a-zA-Z.ü\"]{1,6}", inner, 0..3).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    });
+    btree_map("x[a-zA-Z.\"]{0,6}", value, 0..4).prop_map(|map| map.into_iter().collect())
+}
+
+fn runtime() -> impl Strategy<Value = Runtime> {
+    (
+        prop_oneof![Just(RuntimeKind::Containerd), Just(RuntimeKind::Docker), Just(RuntimeKind::CriO)],
+        option::of(text("[0-9][0-9a-z.+~:*-]{0,9}")),
+        option::of(text("[a-z][a-z0-9+.-]{0,9}")),
+        any::<(bool, bool)>(),
+        option::of("[a-z.]{1,9}/pause:[0-9.]{1,4}"),
+        table(),
+    )
+        .prop_map(|(kind, version, apt_name, (hold, systemd), sandbox_image, config)| Runtime {
+            kind,
+            version,
+            package: PackageNames { apt_name, ..PackageNames::default() },
+            hold,
+            cgroup_driver: if systemd { CgroupDriver::Systemd } else { CgroupDriver::Cgroupfs },
+            sandbox_image,
+            config: if kind == RuntimeKind::CriO {
+                [("crio".to_owned(), Value::Object(config))].into_iter().collect()
+            } else {
+                config
+            },
+        })
+}
+
+fn kubelet() -> impl Strategy<Value = Kubelet> {
+    let bootstrap = (any::<bool>(), "[a-zA-Z0-9\n]{0,40}").prop_map(|(file, body)| Bootstrap {
+        server: "https://[2001:db8::1]:6443".to_owned(),
+        ca_file: file.then(|| "/etc/ä \"/ca.crt".try_into().unwrap()),
+        ca_inline: (!file).then(|| format!("-----BEGIN CERTIFICATE-----\n{body}")),
+        token_file: "/run/token".try_into().unwrap(),
+    });
+    let value = "[^$\\p{Cc}]{0,12}";
+    (
+        option::of(text("1\\.[0-9]{1,2}\\.[0-9](-[0-9.*]{1,3})?")),
+        any::<bool>(),
+        table(),
+        btree_map("x-[a-z-]{0,8}", value, 0..3),
+        option::of(Just("${node.ip}".to_owned())),
+        option::of(bootstrap),
+        any::<bool>(),
+    )
+        .prop_map(|(version, hold, config, extra_args, node_ip, bootstrap, standalone)| Kubelet {
+            version,
+            package: PackageNames::default(),
+            hold,
+            config,
+            extra_args,
+            node_ip,
+            standalone: standalone && bootstrap.is_none(),
+            bootstrap,
+        })
+}
+
+/// A name that a preset uses too, as often as not.
+fn named(names: &'static [&'static str]) -> impl Strategy<Value = Option<&'static str>> {
+    option::of(proptest::sample::select(names))
+}
+
+/// A state with presets, some of whose own entries have the names that presets use.
+fn preset_state() -> impl Strategy<Value = DesiredState> {
+    (
+        state(),
+        option::of(runtime()),
+        option::of(kubelet()),
+        named(&["containerd", "docker.io", "cri-o", "kubelet"]),
+        named(&["/etc/docker/daemon.json", "/var/lib/kubelet/config.yaml"]),
+        named(&["docker.service", "kubelet.service", "containerd.service"]),
+        named(&["/etc/systemd/system/kubelet.service.d/20-nodelet.conf"]),
+    )
+        .prop_map(|(mut state, mut runtime, kubelet, package, file, unit, dropin)| {
+            if let Some(runtime) = runtime.as_mut().filter(|runtime| runtime.kind == RuntimeKind::Docker)
+                && kubelet.is_none()
+            {
+                runtime.sandbox_image = None;
+            }
+            if let (Some(name), Some(own)) = (package, state.packages.first_mut()) {
+                own.name = name.try_into().unwrap();
+            }
+            if let (Some(path), Some(own)) = (file, state.files.first_mut()) {
+                own.path = path.try_into().unwrap();
+            }
+            if let (Some(path), Some(own)) = (dropin, state.files.get_mut(1)) {
+                own.path = path.try_into().unwrap();
+            }
+            if let (Some(name), Some(own)) = (unit, state.units.first_mut()) {
+                own.name = name.try_into().unwrap();
+            }
+            DesiredState { runtime, kubelet, ..state }
+        })
+}
+
+fn problems_of(state: &DesiredState) -> String {
+    let mut problems = Problems::default();
+    state.check(&mut problems);
+    problems.to_string()
+}
+
 /// A state that keeps the rules between entries: names and paths stand once.
 fn state() -> impl Strategy<Value = DesiredState> {
-    (vec(repository(), 0..3), vec(package(), 0..4), vec(file(), 0..4), vec(unit(), 0..4), option::of(kernel()))
-        .prop_map(|(mut repositories, mut packages, mut files, mut units, kernel)| {
+    (
+        vec(repository(), 0..3),
+        vec(package(), 0..4),
+        vec(file(), 0..4),
+        vec(unit(), 0..4),
+        option::of(kernel()),
+        health(),
+    )
+        .prop_map(|(mut repositories, mut packages, mut files, mut units, kernel, health)| {
             repositories.sort_by(|a, b| a.name.cmp(&b.name));
             repositories.dedup_by(|a, b| a.name == b.name);
             packages.sort_by(|a, b| a.name.cmp(&b.name));
@@ -163,7 +297,15 @@ fn state() -> impl Strategy<Value = DesiredState> {
             files.dedup_by(|a, b| a.path == b.path);
             units.sort_by(|a, b| a.name.cmp(&b.name));
             units.dedup_by(|a, b| a.name == b.name);
-            DesiredState { repositories, packages, files, units, kernel: kernel.unwrap_or_default() }
+            DesiredState {
+                repositories,
+                packages,
+                files,
+                units,
+                kernel: kernel.unwrap_or_default(),
+                health,
+                ..DesiredState::default()
+            }
         })
 }
 
@@ -180,5 +322,31 @@ proptest! {
     fn json(state in state()) {
         let text = serde_json::to_string(&state).unwrap();
         prop_assert_eq!(from_json::<DesiredState>(&text).map_err(|p| format!("{p}\n{text}")), Ok(state));
+    }
+
+    /// Whatever a state says through presets: it can be written down, and it stands for a state that is valid, that
+    /// can be written down as well, and that stands for itself.
+    #[test]
+    fn expansions(state in preset_state()) {
+        prop_assert_eq!(problems_of(&state), "");
+        let text = toml::to_string(&state).unwrap();
+        prop_assert_eq!(from_toml::<DesiredState>(&text).map_err(|p| format!("{p}\n{text}")), Ok(state.clone()));
+
+        let expanded = state.expand();
+        prop_assert_eq!((&expanded.runtime, &expanded.kubelet), (&None, &None));
+        prop_assert_eq!(problems_of(&expanded), "");
+        prop_assert_eq!(&expanded.expand(), &expanded);
+        let text = toml::to_string_pretty(&expanded).unwrap();
+        prop_assert_eq!(from_toml::<DesiredState>(&text).map_err(|p| format!("{p}\n{text}")), Ok(expanded.clone()));
+        let text = serde_json::to_string(&expanded).unwrap();
+        prop_assert_eq!(from_json::<DesiredState>(&text).map_err(|p| format!("{p}\n{text}")), Ok(expanded.clone()));
+
+        // What the state says itself is still there.
+        prop_assert!(state.packages.iter().all(|own| expanded.packages.contains(own)));
+        prop_assert!(state.files.iter().all(|own| expanded.files.contains(own)));
+        for own in &state.units {
+            let merged = expanded.units.iter().find(|unit| unit.name == own.name);
+            prop_assert!(merged.is_some_and(|unit| own.dropins.iter().all(|dropin| unit.dropins.contains(dropin))));
+        }
     }
 }

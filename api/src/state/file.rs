@@ -34,9 +34,11 @@ pub struct File {
     pub encoding: Encoding,
     /// Units that restart when the file changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
     pub restart: Vec<UnitName>,
     /// Units that reload when the file changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
     pub reload: Vec<UnitName>,
     /// What becomes of it when something else changes it.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -1,18 +1,21 @@
 //! The desired state: what is to be on a node.
 
 mod file;
+mod health;
 mod kernel;
 mod package;
 mod repository;
 mod unit;
 
 pub use file::{ContentFrom, Encoding, File, KeyRef, base64_bytes};
+pub use health::Health;
 pub use kernel::{Kernel, Swap};
 pub use package::Package;
 pub use repository::{AptRepository, DnfRepository, KeySource, Repository};
 pub use unit::{Dropin, Unit};
 
 use crate::document::Document;
+use crate::preset::{Kubelet, Runtime};
 use crate::problem::{FieldPath, Problems};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,21 +26,34 @@ use std::hash::Hash;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DesiredState {
+    /// A container runtime, in a few words: stands for packages, files, units and kernel settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Runtime>,
+    /// The kubelet, in a few words: stands for packages, files, units and kernel settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<Kubelet>,
     /// Sources of packages, each with a key of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), length(max = 64))]
     pub repositories: Vec<Repository>,
     /// Packages that are to be there, or not to be there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), length(max = 512))]
     pub packages: Vec<Package>,
     /// Files with their whole content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"]), length(max = 1024))]
     pub files: Vec<File>,
     /// systemd units: their state, their drop-ins, or the whole unit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), length(max = 256))]
     pub units: Vec<Unit>,
     /// Kernel modules and parameters, swap.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kernel: Kernel,
+    /// How a change is checked once it is made.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub health: Health,
 }
 
 /// Whether something is to be there.
@@ -106,12 +122,14 @@ impl Document for DesiredState {
         each(&self.files, &root.key("files"), problems, File::check);
         each(&self.units, &root.key("units"), problems, Unit::check);
         self.kernel.check(&root.key("kernel"), problems);
+        self.health.check(&root.key("health"), problems);
 
         unique(&self.repositories, &root.key("repositories"), "name", problems, |r| r.name.as_str());
         unique(&self.packages, &root.key("packages"), "name", problems, |p| p.name.as_str());
         unique(&self.units, &root.key("units"), "name", problems, |u| u.name.as_str());
         self.check_paths(problems);
         self.check_masked_units(problems);
+        self.check_presets(problems);
     }
 }
 
@@ -169,7 +187,7 @@ impl DesiredState {
 }
 
 /// What is as the default has it is not written out.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -199,7 +217,7 @@ fn unique<'a, T, K: Eq + Hash + std::fmt::Display>(
 }
 
 /// Exactly one of several fields is to be set.
-fn exactly_one(set: &[(&str, bool)], path: &FieldPath, problems: &mut Problems) {
+pub(crate) fn exactly_one(set: &[(&str, bool)], path: &FieldPath, problems: &mut Problems) {
     let names = set.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let given: Vec<&str> = set.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();
     match given.as_slice() {

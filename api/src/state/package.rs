@@ -2,7 +2,7 @@
 
 use super::{Disruption, Drift, Presence, is_default};
 use crate::problem::{FieldPath, Problems};
-use crate::text::{PackageName, PackageVersion};
+use crate::text::{PackageName, PackageVersion, UnitName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,11 @@ pub struct Package {
     /// Whether an older version than the installed one may be put in its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_downgrade: bool,
+    /// Units that restart when its version changes. Packages of daemons restart theirs themselves; name here what
+    /// they leave running with the old version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub restart: Vec<UnitName>,
     /// What becomes of it when something else changes it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub drift: Drift,
@@ -41,8 +46,12 @@ pub struct Package {
 impl Package {
     pub(super) fn check(&self, path: &FieldPath, problems: &mut Problems) {
         if self.state == Presence::Absent {
-            let with =
-                [("version", self.version.is_some()), ("hold", self.hold), ("allowDowngrade", self.allow_downgrade)];
+            let with = [
+                ("version", self.version.is_some()),
+                ("hold", self.hold),
+                ("allowDowngrade", self.allow_downgrade),
+                ("restart", !self.restart.is_empty()),
+            ];
             for (field, _) in with.iter().filter(|(_, set)| *set) {
                 problems.add(
                     path.key(*field),

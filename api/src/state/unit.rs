@@ -28,6 +28,7 @@ pub struct Unit {
     pub content: Option<String>,
     /// Additions to the unit file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]), length(max = 32))]
     pub dropins: Vec<Dropin>,
     /// What becomes of it when something else changes it.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -1,0 +1,54 @@
+//! The custom resources: what a node is to be, which nodes, and how far each one is.
+
+mod node_class;
+mod node_set;
+mod node_state;
+
+pub use node_class::{NodeClass, NodeClassSpec, NodeClassStatus, Taint, TaintEffect};
+pub use node_set::{NodeSet, NodeSetSpec, NodeSetStatus, Selector, SelectorOperator, SelectorRequirement};
+pub use node_state::{
+    Applied, Grant, Identity, ManagedPackage, NodeSecrets, NodeState, NodeStateSpec, NodeStateStatus, OperatingSystem,
+    RevisionRef, Staged, Step, StepResult,
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The group of all of them.
+pub const GROUP: &str = "nodelet.dev";
+/// Their version.
+pub const VERSION: &str = "v1alpha1";
+
+/// Another object of the cluster, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Reference {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// One side of what is true of an object, in the form that all of Kubernetes has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about.
+    #[serde(rename = "type")]
+    #[schemars(length(max = 316))]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[schemars(length(max = 16))]
+    pub status: String,
+    /// A stable name of the cause, for programs.
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+    /// The cause in a sentence, for people.
+    #[schemars(length(max = 32768))]
+    pub message: String,
+    /// When `status` last changed.
+    #[schemars(extend("format" = "date-time"))]
+    pub last_transition_time: String,
+    /// The generation of the object that this speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}

@@ -1,0 +1,151 @@
+//! Which nodes, and how many.
+
+use super::{Condition, Reference};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The nodes that are of a class.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "nodelet.dev",
+    version = "v1alpha1",
+    kind = "NodeSet",
+    plural = "nodesets",
+    singular = "nodeset",
+    status = "NodeSetStatus",
+    derive = "PartialEq",
+    schema = "disabled"
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeSetSpec {
+    /// The class that its nodes are of.
+    pub class_ref: Reference,
+    /// The Nodes that belong to it. A Node that two sets select belongs to neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<Selector>,
+    /// How many nodes there are to be, where nodes are made for it. Without it, the nodes are those that are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub replicas: Option<u32>,
+    /// Nothing is handed out to its nodes while this is `true`; they keep what they have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+}
+
+/// Which Nodes belong to a set, by their labels. All that it says must be true of a Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Selector {
+    /// Labels with exactly these values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub match_labels: BTreeMap<String, String>,
+    /// Demands on labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub match_expressions: Vec<SelectorRequirement>,
+}
+
+/// A demand on a label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SelectorRequirement {
+    /// The label.
+    #[schemars(length(min = 1, max = 316))]
+    pub key: String,
+    /// What is demanded of it.
+    pub operator: SelectorOperator,
+    /// The values, for `In` and `NotIn`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub values: Vec<String>,
+}
+
+/// What is demanded of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SelectorOperator {
+    /// It has one of the values.
+    In,
+    /// It has none of the values, or isn't there.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It isn't there.
+    DoesNotExist,
+}
+
+impl Selector {
+    /// Whether a Node with these labels is selected. A selector that says nothing selects nothing.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let says_something = !self.match_labels.is_empty() || !self.match_expressions.is_empty();
+        says_something
+            && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|demand| demand.holds(labels))
+    }
+}
+
+impl SelectorRequirement {
+    fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        match self.operator {
+            SelectorOperator::In => value.is_some_and(|value| self.values.contains(value)),
+            SelectorOperator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            SelectorOperator::Exists => value.is_some(),
+            SelectorOperator::DoesNotExist => value.is_none(),
+        }
+    }
+}
+
+/// How far a set is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSetStatus {
+    /// The generation that this speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How many nodes belong to it.
+    pub replicas: u32,
+    /// How many of them are ready and as their revision wants them.
+    pub ready_replicas: u32,
+    /// How many of them have the revision that is handed out now.
+    pub updated_replicas: u32,
+    /// How many of them are not available.
+    pub unavailable_replicas: u32,
+    /// The revision that is handed out now.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub update_revision: String,
+    /// The selector as text, for what scales the set.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub selector: String,
+    /// `Progressing`, `Available`, `Degraded`, `Paused`, `Overlapping`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_selected_by_labels() {
+        let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let demand = |operator, values: &[&str]| SelectorRequirement {
+            key: "zone".into(),
+            operator,
+            values: values.iter().map(ToString::to_string).collect(),
+        };
+        let selector = Selector {
+            match_labels: labels(&[("role", "worker")]),
+            match_expressions: vec![demand(SelectorOperator::NotIn, &["b"])],
+        };
+        assert!(selector.matches(&labels(&[("role", "worker"), ("zone", "a")])));
+        assert!(!selector.matches(&labels(&[("role", "worker"), ("zone", "b")])));
+        assert!(!selector.matches(&labels(&[("zone", "a")])));
+        assert!(!Selector::default().matches(&labels(&[("role", "worker")])), "nothing said, nothing selected");
+    }
+}
