@@ -3,9 +3,12 @@
 //! Everything that ends as a file (repositories, keys, unit files, drop-ins, kernel settings) becomes a
 //! file here, so that the plan treats them all alike.
 
+use crate::content::Content;
 use crate::facts::Facts;
+use crate::key;
 use crate::root::Root;
 use crate::settings::Manager;
+use jiff::Timestamp;
 use nodelet_api::state::{Encoding, File, Kernel, KeySource, Package, Presence, Repository, Swap, Unit, base64_bytes};
 use nodelet_api::text::PackageVersion;
 use nodelet_api::{DesiredState, Disruption, Drift, FieldPath, Problems};
@@ -22,6 +25,8 @@ pub struct Target {
     pub absent: BTreeMap<String, Followers>,
     /// Paths that left the state: once they are as they were before nodelet, nodelet owns them no more.
     pub released: BTreeSet<String>,
+    /// Files of the host that contents and keys were read from.
+    pub reads: BTreeSet<String>,
     /// Packages.
     pub packages: Vec<TargetPackage>,
     /// Units.
@@ -38,7 +43,7 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetFile {
     /// What is in it.
-    pub content: Vec<u8>,
+    pub content: Content,
     /// Its permission bits.
     pub mode: u32,
     /// Its user.
@@ -89,6 +94,8 @@ pub struct TargetPackage {
     pub hold: bool,
     /// Its version may go down.
     pub allow_downgrade: bool,
+    /// Units that restart when its version changes.
+    pub restart: BTreeSet<String>,
     /// What becomes of it when something else changes it.
     pub drift: Drift,
     /// What its change disturbs, when the state says so.
@@ -133,7 +140,7 @@ pub fn resolve(state: &DesiredState, manager: Manager, facts: &Facts, root: &Roo
         resolver.file(file, &top.key("files").index(index));
     }
     for (index, unit) in state.units.iter().enumerate() {
-        resolver.unit(unit, &top.key("units").index(index));
+        resolver.unit(unit, &state.units, &top.key("units").index(index));
     }
     resolver.kernel(&state.kernel);
     resolver.problems.into_result(resolver.target)
@@ -165,7 +172,14 @@ impl Resolver<'_> {
             (Manager::Dnf, ..) | (_, None, _) => return,
             (_, Some(apt), _) => (&apt.key, at.key("apt")),
         };
-        let Some(key) = self.key(key, &at.key("key")) else { return };
+        let (source, at_key) = (key, at.key("key"));
+        let Some(key) = self.key(source, &at_key) else { return };
+        if let Err(wrong) = key::check(&key, Timestamp::now()) {
+            let at = at_key.key(if source.inline.is_some() { "inline" } else { "file" });
+            let named = source.file.as_ref().map(|path| format!("{path}: ")).unwrap_or_default();
+            self.problems.add(at, format!("{named}{wrong}"));
+            return;
+        }
         let binary = !key.starts_with(b"-----BEGIN");
         let key_file = key_path(binary);
         let text = match (&repository.apt, &repository.dnf) {
@@ -220,6 +234,7 @@ impl Resolver<'_> {
             version: package.version.clone(),
             hold: package.hold,
             allow_downgrade: package.allow_downgrade,
+            restart: package.restart.iter().map(ToString::to_string).collect(),
             drift: package.drift,
             on_change: package.on_change,
         });
@@ -229,7 +244,7 @@ impl Resolver<'_> {
         let Some(content) = self.content(file, at) else { return };
         let names = |units: &[nodelet_api::text::UnitName]| units.iter().map(ToString::to_string).collect();
         let target = TargetFile {
-            content,
+            content: content.into(),
             mode: file.mode_bits(),
             owner: file.owner_name().to_owned(),
             group: file.group_name().to_owned(),
@@ -262,9 +277,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn unit(&mut self, unit: &Unit, at: &FieldPath) {
-        let restart =
-            || if unit.running == Some(false) { BTreeSet::new() } else { BTreeSet::from([unit.name.to_string()]) };
+    fn unit(&mut self, unit: &Unit, all: &[Unit], at: &FieldPath) {
+        // A template can't run; what runs of it are its instances.
+        let concerned = |other: &&Unit| {
+            other.name == unit.name || template_of(other.name.as_str()).as_deref() == Some(unit.name.as_str())
+        };
+        let runs = |other: &&Unit| other.running != Some(false) && !other.name.as_str().contains("@.");
+        let restart = || all.iter().filter(concerned).filter(runs).map(|other| other.name.to_string()).collect();
         let contents = unit.content.iter().map(|content| (unit.path(), content, at.key("content")));
         let dropins = unit.dropins.iter().enumerate().map(|(index, dropin)| {
             (unit.dropin_path(dropin), &dropin.content, at.key("dropins").index(index).key("content"))
@@ -320,6 +339,7 @@ impl Resolver<'_> {
     }
 
     fn read(&mut self, path: &str, at: &FieldPath) -> Option<Vec<u8>> {
+        self.target.reads.insert(path.to_owned());
         let read = std::fs::read(self.root.join(path));
         read.map_err(|error| {
             self.problems.add(at.clone(), format!("reading {path}: {error}: put the file there, or name another"));
@@ -328,9 +348,16 @@ impl Resolver<'_> {
     }
 }
 
+/// The template that a unit is an instance of: `worker@.service` for `worker@one.service`.
+pub fn template_of(unit: &str) -> Option<String> {
+    let (stem, rest) = unit.split_once('@')?;
+    let (_, suffix) = rest.rsplit_once('.').filter(|(instance, _)| !instance.is_empty())?;
+    Some(format!("{stem}@.{suffix}"))
+}
+
 fn system_file(content: Vec<u8>, purpose: Purpose) -> TargetFile {
     TargetFile {
-        content,
+        content: content.into(),
         mode: 0o644,
         owner: "root".into(),
         group: "root".into(),
@@ -353,6 +380,9 @@ mod tests {
     use super::*;
     use nodelet_api::from_toml;
 
+    /// Just enough to be a public key.
+    const KEY: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nxgYEAAAAZBY=\n-----END PGP PUBLIC KEY BLOCK-----\n";
+
     const STATE: &str = r#"
         [[repositories]]
         name = "r"
@@ -360,7 +390,10 @@ mod tests {
         uris = ["https://x/${node.arch}"]
         suites = ["stable"]
         components = ["main"]
-        key = { inline = "-----BEGIN PGP PUBLIC KEY BLOCK-----" }
+        key = { inline = """-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+xgYEAAAAZBY=
+-----END PGP PUBLIC KEY BLOCK-----""" }
         [repositories.dnf]
         baseurl = ["https://x/rpm"]
         key = { file = "/keys/r.asc" }
@@ -395,14 +428,15 @@ mod tests {
     #[test]
     fn one_state_serves_both_package_managers() {
         let apt = resolved(Manager::Apt, &[]).unwrap();
-        let sources = String::from_utf8(apt.files["/etc/apt/sources.list.d/r.sources"].content.clone()).unwrap();
+        let sources =
+            String::from_utf8(apt.files["/etc/apt/sources.list.d/r.sources"].content.bytes().to_vec()).unwrap();
         assert!(sources.contains("Signed-By: /etc/apt/keyrings/nodelet-r.asc\n"), "{sources}");
         assert!(!sources.contains("${"), "{sources}");
         assert_eq!(apt.packages[0].name, "containerd");
         assert!(apt.absent.contains_key("/etc/apt/sources.list.d/old.sources"));
 
-        let dnf = resolved(Manager::Dnf, &[("/keys/r.asc", "-----BEGIN")]).unwrap();
-        let repo = String::from_utf8(dnf.files["/etc/yum.repos.d/r.repo"].content.clone()).unwrap();
+        let dnf = resolved(Manager::Dnf, &[("/keys/r.asc", KEY)]).unwrap();
+        let repo = String::from_utf8(dnf.files["/etc/yum.repos.d/r.repo"].content.bytes().to_vec()).unwrap();
         assert!(repo.contains("gpgkey=file:///etc/pki/rpm-gpg/nodelet-r.asc\n"), "{repo}");
         assert_eq!(dnf.packages[0].name, "containerd.io");
     }

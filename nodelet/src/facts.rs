@@ -28,6 +28,11 @@ impl Facts {
         Self(facts)
     }
 
+    /// One of them.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     /// Puts the facts in the place of the variables of a text.
     pub fn substitute(&self, text: &str) -> Result<String, String> {
         let mut missing = None;

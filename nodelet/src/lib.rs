@@ -6,14 +6,20 @@
 
 pub mod apply;
 pub mod cli;
+pub mod cluster;
+pub mod content;
 pub mod daemon;
 pub mod desired;
 pub mod exit;
 pub mod facts;
 mod fault;
+pub mod guard;
+pub mod health;
 pub mod host;
+pub mod key;
 pub mod observe;
 pub mod plan;
+pub mod progress;
 pub mod prune;
 pub mod reconcile;
 mod repairs;
@@ -21,5 +27,6 @@ pub mod report;
 pub mod root;
 pub mod settings;
 pub mod source;
+pub mod stage;
 pub mod store;
 pub mod watch;

@@ -1,18 +1,19 @@
 //! What is on the host now, as far as a target speaks of it.
 
 use crate::desired::Target;
-use crate::host::files::{self, Seen};
+use crate::host::files::{self, Memory, Seen};
 use crate::host::kernel;
 use crate::host::packages::{InstalledPackages, PackageError, PackageManager};
 use crate::host::systemd::{Systemd, SystemdError, UnitSeen};
 use crate::root::Root;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is on the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Installed packages.
-    pub packages: InstalledPackages,
+    pub packages: Arc<InstalledPackages>,
     /// What is at the target's paths.
     pub files: BTreeMap<String, Seen>,
     /// The units that the target speaks of.
@@ -50,15 +51,13 @@ pub async fn observe(
     root: &Root,
     packages: &dyn PackageManager,
     systemd: Option<&Systemd>,
+    memory: &Mutex<Memory>,
 ) -> Result<Observed, ObserveError> {
     let mut observed = Observed::default();
     if !target.packages.is_empty() {
         observed.packages = packages.installed().await?;
     }
-    for path in target.files.keys().chain(target.absent.keys()) {
-        let seen = files::look(&root.join(path)).map_err(|source| ObserveError::File { path: path.clone(), source })?;
-        observed.files.insert(path.clone(), seen);
-    }
+    observed.files = look_at_files(target, root, &mut memory.lock().unwrap_or_else(PoisonError::into_inner))?;
     if let Some(systemd) = systemd {
         observed.units = systemd.units(&unit_names(target)).await?;
     }
@@ -76,10 +75,20 @@ pub async fn observe(
     Ok(observed)
 }
 
+fn look_at_files(target: &Target, root: &Root, memory: &mut Memory) -> Result<BTreeMap<String, Seen>, ObserveError> {
+    let look = |path: &String| {
+        let seen = files::look_again(&root.join(path), memory);
+        seen.map(|seen| (path.clone(), seen)).map_err(|source| ObserveError::File { path: path.clone(), source })
+    };
+    target.files.keys().chain(target.absent.keys()).map(look).collect()
+}
+
 /// The units of the target, and those that its files restart or reload.
 fn unit_names(target: &Target) -> Vec<String> {
     let followers = target.files.values().map(|file| &file.followers).chain(target.absent.values());
     let by_files = followers.flat_map(|followers| followers.restart.iter().chain(&followers.reload));
-    let names: BTreeSet<&String> = target.units.iter().map(|unit| &unit.name).chain(by_files).collect();
+    let by_packages = target.packages.iter().flat_map(|package| &package.restart);
+    let by_others = by_files.chain(by_packages);
+    let names: BTreeSet<&String> = target.units.iter().map(|unit| &unit.name).chain(by_others).collect();
     names.into_iter().cloned().collect()
 }

@@ -1,7 +1,7 @@
 //! What left the state: what nodelet placed goes away, and what it found in its place comes back. What it never
 //! placed is never touched.
 
-use crate::desired::{Purpose, Target, TargetFile, TargetPackage, TargetUnit};
+use crate::desired::{Purpose, Target, TargetFile, TargetPackage, TargetUnit, template_of};
 use crate::settings::Prune;
 use crate::store::{Blobs, FileBefore, Owned, StoreError};
 use nodelet_api::Drift;
@@ -18,7 +18,7 @@ pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) 
             FileBefore::Absent => drop(target.absent.insert(path.clone(), file.followers.clone())),
             FileBefore::File { content, mode, uid, gid } => {
                 let file = TargetFile {
-                    content: blobs.get(content)?,
+                    content: blobs.get(content)?.into(),
                     mode: *mode,
                     owner: uid.to_string(),
                     group: gid.to_string(),
@@ -39,6 +39,7 @@ pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) 
             version: None,
             hold: false,
             allow_downgrade: false,
+            restart: BTreeSet::new(),
             drift: Drift::Repair,
             on_change: None,
         }));
@@ -46,7 +47,8 @@ pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) 
     let named: BTreeSet<String> = target.units.iter().map(|unit| unit.name.clone()).collect();
     for (name, unit) in owned.units.iter().filter(|(name, _)| !named.contains(*name)) {
         // A unit that nodelet only started goes on running, unless its unit file goes with it.
-        let file_goes = target.released.contains(&format!("/etc/systemd/system/{name}"));
+        let goes = |unit: &str| target.released.contains(&format!("/etc/systemd/system/{unit}"));
+        let file_goes = goes(name) || template_of(name).is_some_and(|template| goes(&template));
         target.units.push(TargetUnit {
             name: name.clone(),
             enabled: unit.enabled.then_some(false),

@@ -14,6 +14,7 @@ type Line = (&'static str, fn() -> Result<Output>);
 /// One line per generated file or directory.
 const TABLE: &[Line] = &[
     ("config/nodelet.toml", || Ok(nodelet::settings::default_file().into())),
+    ("config/crd/", crds),
     ("docs/completions/", || Ok(completions())),
     ("docs/man/", man_pages),
     ("docs/reference/state.md", || Ok(nodelet_api::reference::markdown().into())),
@@ -33,6 +34,22 @@ impl From<String> for Output {
         Self::File(text)
     }
 }
+
+/// The custom resource definitions, and the list of them for kustomize.
+fn crds() -> Result<Output> {
+    let mut files = BTreeMap::new();
+    let mut names = Vec::new();
+    for (name, definition) in nodelet_api::crd::definitions() {
+        let text = serde_saphyr::to_string(&definition).with_context(|| format!("writing {name}"))?;
+        files.insert(format!("{name}.yaml"), format!("{GENERATED}{text}").into_bytes());
+        names.push(format!("  - {name}.yaml\n"));
+    }
+    let list = format!("{GENERATED}resources:\n{}", names.concat());
+    files.insert("kustomization.yaml".into(), list.into_bytes());
+    Ok(Output::Directory(files))
+}
+
+const GENERATED: &str = "# Generated from the types by `make generate`.\n";
 
 /// Writes what is stale below `root`, and returns the paths that it changed.
 pub fn write(root: &Path) -> Result<Vec<String>> {

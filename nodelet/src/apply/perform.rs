@@ -7,6 +7,7 @@ use crate::host::packages::{PackageManager, Transaction};
 use crate::host::systemd::{Job, Systemd};
 use crate::plan::{Action, PackageChange, PackageGoal, UnitChange};
 use crate::root::Root;
+use std::time::SystemTime;
 
 /// What the steps act on.
 #[derive(Clone, Copy)]
@@ -19,21 +20,23 @@ pub struct Hands<'a> {
     pub systemd: Option<&'a Systemd>,
 }
 
-/// Does it; the error is in words.
-pub(super) async fn perform(action: &Action, target: &Target, hands: Hands<'_>) -> Result<(), String> {
+/// Does it; the error is in words. `since` is when the plan's first step began.
+pub(super) async fn perform(
+    action: &Action,
+    target: &Target,
+    hands: Hands<'_>,
+    since: SystemTime,
+) -> Result<(), String> {
     let Hands { root, packages, systemd } = hands;
     let text = |error: &dyn std::fmt::Display| error.to_string();
     match action {
         Action::WriteFile { path } => {
             let file = target.files.get(path).ok_or("the plan and the state don't belong together")?;
             let (uid, gid) = (files::user_number(&file.owner)?, files::group_number(&file.group)?);
-            files::place(&root.join(path), &file.content, file.mode, uid, gid).map_err(|error| text(&error))
+            files::place(&root.join(path), file.content.bytes(), file.mode, uid, gid).map_err(|error| text(&error))
         }
         Action::RemoveFile { path } => files::remove(&root.join(path)).map_err(|error| text(&error)),
-        Action::RefreshRepositories { names } => packages.refresh(names).await.map_err(|error| text(&error)),
-        Action::ChangePackages { changes } => {
-            packages.transact(&transaction(changes)).await.map_err(|error| text(&error))
-        }
+        Action::ChangePackages { .. } => Err("packages change by a transaction of their own".to_owned()),
         Action::HoldPackage { name } => packages.hold(name, true).await.map_err(|error| text(&error)),
         Action::UnholdPackage { name } => packages.hold(name, false).await.map_err(|error| text(&error)),
         Action::LoadModule { name } => kernel::load(name).await.map_err(|error| text(&error)),
@@ -50,7 +53,9 @@ pub(super) async fn perform(action: &Action, target: &Target, hands: Hands<'_>) 
                 UnitChange::Disable => systemd.disable(name).await,
                 UnitChange::Stop => systemd.job(Job::Stop, name).await,
                 UnitChange::Start => systemd.job(Job::Start, name).await,
-                UnitChange::Restart => systemd.job(Job::Restart, name).await,
+                // The package's own scripts were quicker.
+                UnitChange::Renew if systemd.active_since(name).await.is_some_and(|at| at > since) => Ok(()),
+                UnitChange::Restart | UnitChange::Renew => systemd.job(Job::Restart, name).await,
                 UnitChange::Reload => systemd.job(Job::Reload, name).await,
             }
             .map_err(|error| text(&error))
@@ -62,7 +67,8 @@ fn connected(systemd: Option<&Systemd>) -> Result<&Systemd, String> {
     systemd.ok_or_else(|| "systemd can't be reached below another root: apply on the host itself".to_owned())
 }
 
-pub(super) fn transaction(changes: &[PackageChange]) -> Transaction {
+/// A plan's changes as a package manager takes them.
+pub(crate) fn transaction(changes: &[PackageChange]) -> Transaction {
     let mut transaction = Transaction::default();
     for change in changes {
         let name = change.name.clone();

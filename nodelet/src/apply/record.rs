@@ -1,19 +1,22 @@
 //! What was there before a plan, and what nodelet owns after it.
 
 use crate::desired::{Purpose, Target};
-use crate::host::files::Seen;
+use crate::host::systemd::UnitSeen;
 use crate::observe::Observed;
 use crate::plan::{Action, PackageGoal, Plan, UnitChange};
-use crate::store::{Before, Blobs, FileBefore, Owned, OwnedFile, OwnedUnit, Part, StoreError, Transaction};
+use crate::root::Root;
+use crate::store::{Before, Blobs, FileBefore, Owned, OwnedFile, OwnedUnit, Part, StoreError, Transaction, failed};
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Keeps what the steps of a plan are going to change.
-pub fn before(plan: &Plan, observed: &Observed, blobs: &Blobs) -> Result<Before, StoreError> {
+pub fn before(plan: &Plan, observed: &Observed, root: &Root, blobs: &Blobs) -> Result<Before, StoreError> {
     let mut before = Before::default();
     for step in &plan.steps {
         match &step.action {
             Action::WriteFile { path } | Action::RemoveFile { path } => {
-                before.files.insert(path.clone(), file_before(observed.files.get(path), blobs)?);
+                before.files.insert(path.clone(), file_before(&root.join(path), blobs)?);
             }
             Action::ChangePackages { .. } => {
                 let versions = observed.packages.iter().map(|(name, is)| (name.clone(), is.version.clone()));
@@ -29,20 +32,21 @@ pub fn before(plan: &Plan, observed: &Observed, blobs: &Blobs) -> Result<Before,
             Action::Unit { name, .. } => {
                 before.units.insert(name.clone(), observed.units.get(name).cloned().unwrap_or_default());
             }
-            Action::RefreshRepositories { .. } | Action::LoadModule { .. } | Action::SwapOff | Action::DaemonReload => {
-            }
+            Action::LoadModule { .. } | Action::SwapOff | Action::DaemonReload => {}
         }
     }
     Ok(before)
 }
 
-fn file_before(seen: Option<&Seen>, blobs: &Blobs) -> Result<FileBefore, StoreError> {
-    Ok(match seen {
-        Some(Seen::File { content, mode, uid, gid }) => {
-            FileBefore::File { content: blobs.keep(content)?, mode: *mode, uid: *uid, gid: *gid }
-        }
-        _ => FileBefore::Absent,
-    })
+/// What is at a path, with its content kept.
+pub(super) fn file_before(place: &Path, blobs: &Blobs) -> Result<FileBefore, StoreError> {
+    let Ok(metadata) = std::fs::symlink_metadata(place) else { return Ok(FileBefore::Absent) };
+    if !metadata.is_file() {
+        return Ok(FileBefore::Absent);
+    }
+    let content = std::fs::read(place).map_err(failed("reading", place))?;
+    let (mode, uid, gid) = (metadata.mode() & 0o7777, metadata.uid(), metadata.gid());
+    Ok(FileBefore::File { content: blobs.keep(&content)?, mode, uid, gid })
 }
 
 /// Notes what nodelet owns once a transaction is done and the host is as wanted.
@@ -66,6 +70,7 @@ fn own_part(owned: &mut Owned, transaction: &Transaction, number: usize, part: &
         match &step.action {
             Action::WriteFile { path } if !target.released.contains(path) => {
                 let before = owned.files.remove(path).map(|file| file.before);
+                let before = before.or_else(|| transaction.found_at(number, path).cloned());
                 let before = before.or_else(|| part.before.files.get(path).cloned()).unwrap_or(FileBefore::Absent);
                 let file = target.files.get(path);
                 let file = OwnedFile {
@@ -97,7 +102,11 @@ fn own_part(owned: &mut Owned, transaction: &Transaction, number: usize, part: &
                     UnitChange::Unmask => unit.masked = false,
                     UnitChange::Start => unit.started = true,
                     UnitChange::Stop => unit.started = false,
-                    UnitChange::Restart | UnitChange::Reload => {}
+                    // A first start that came as a restart, because of a file.
+                    UnitChange::Restart | UnitChange::Renew => {
+                        unit.started |= !part.before.units.get(name).is_some_and(UnitSeen::is_up);
+                    }
+                    UnitChange::Reload => {}
                 }
             }
             _ => {}

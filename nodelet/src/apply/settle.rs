@@ -2,7 +2,7 @@
 
 use crate::host::command::Program;
 use crate::host::systemd::{Systemd, UnitSeen};
-use crate::plan::{Action, Plan, UnitChange};
+use crate::plan::{Action, Plan};
 use std::time::Duration;
 
 /// How long a unit has to show that it stays up. A service that can't read its configuration is gone within a few
@@ -17,7 +17,7 @@ pub(super) async fn check(plan: &Plan, systemd: Option<&Systemd>) -> Result<(), 
         .iter()
         .enumerate()
         .filter_map(|(index, step)| match &step.action {
-            Action::Unit { name, change: UnitChange::Start | UnitChange::Restart } => Some((index, name.clone())),
+            Action::Unit { name, change } if change.starts() => Some((index, name.clone())),
             _ => None,
         })
         .collect();

@@ -1,18 +1,22 @@
 //! Undoes a transaction: what its steps touched becomes what it was. Goes on when something fails, and reports
 //! everything that did.
 
-use super::perform::{Hands, perform};
-use crate::desired::Target;
+use super::perform::Hands;
 use crate::host::files::{self, Seen};
 use crate::host::kernel;
-use crate::host::packages::Touched;
-use crate::host::systemd::{Job, UnitSeen};
+use crate::host::packages::{Owed, PackageError, Touched};
+use crate::host::systemd::{Job, Systemd, UnitSeen};
+use crate::host::withhold;
 use crate::plan::{Action, UnitChange};
+use crate::progress::{Progress, Tell};
 use crate::store::{Blobs, FileBefore, Part, Transaction};
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 /// Undoes all steps that were begun, the last part first. What failed, in words; nothing when all is as it was.
-pub async fn undo(transaction: &Transaction, hands: Hands<'_>, blobs: &Blobs) -> Vec<String> {
+pub async fn undo(transaction: &Transaction, hands: Hands<'_>, blobs: &Blobs, tell: Tell<'_>) -> Vec<String> {
+    tell(Progress::Note("undo what was done"));
     let mut errors = Vec::new();
     for (number, part) in transaction.parts().iter().enumerate().rev() {
         let begun: Vec<&Action> = part
@@ -23,19 +27,25 @@ pub async fn undo(transaction: &Transaction, hands: Hands<'_>, blobs: &Blobs) ->
             .filter(|(index, _)| transaction.step_state(number, *index).0)
             .map(|(_, step)| &step.action)
             .collect();
-        undo_part(part, &begun, transaction.touched(number), hands, blobs, &mut errors).await;
+        let undo = Undo { part, begun, touched: transaction.touched(number), started: transaction.record.started };
+        undo_part(&undo, hands, blobs, tell, &mut errors).await;
     }
     errors
 }
 
-async fn undo_part(
-    part: &Part,
-    begun: &[&Action],
-    touched: Touched<'_>,
-    hands: Hands<'_>,
-    blobs: &Blobs,
-    errors: &mut Vec<String>,
-) {
+/// A part that is undone.
+struct Undo<'a> {
+    part: &'a Part,
+    /// Its steps that were begun.
+    begun: Vec<&'a Action>,
+    touched: Touched<'a>,
+    /// When its transaction began: what runs since before that was never restarted.
+    started: Timestamp,
+}
+
+async fn undo_part(undo: &Undo<'_>, hands: Hands<'_>, blobs: &Blobs, tell: Tell<'_>, errors: &mut Vec<String>) {
+    let Undo { part, begun, touched, .. } = undo;
+    let mut asked = Owed::new();
     let mut note = |what: String, result: Result<(), String>| match result {
         Ok(()) => tracing::info!("undone: {what}"),
         Err(error) => errors.push(format!("{what}: {error}")),
@@ -43,13 +53,19 @@ async fn undo_part(
     if let (Some(versions), true) =
         (&part.before.packages, begun.iter().any(|action| matches!(action, Action::ChangePackages { .. })))
     {
-        let restored = hands.packages.restore(versions, touched).await.map_err(|error| error.to_string());
-        note("packages back to the versions before".into(), restored);
+        let restored = hands.packages.restore(versions, *touched, &part.before.withhold, tell).await;
+        let restored = restored.and_then(|owed| {
+            asked = owed;
+            let at = |source| PackageError::Database { path: "/var/lib/nodelet".into(), source };
+            withhold::forget(hands.root).map_err(at)
+        });
+        note("packages back to the versions before".into(), restored.map_err(|error| error.to_string()));
     }
     // While systemd still has the unit file: without it, enablement can't be seen nor taken back.
     for action in begun.iter().rev() {
         if let (Action::Unit { name, change: UnitChange::Enable }, Some(systemd)) = (action, hands.systemd)
             && !part.before.units.get(name).is_some_and(UnitSeen::is_enabled)
+            && is_enabled(systemd, name).await
         {
             let result = systemd.disable(name).await.map_err(|error| error.to_string());
             note(format!("{name} disabled"), result);
@@ -79,9 +95,19 @@ async fn undo_part(
         }
     }
     if unit_files {
-        note("systemd's units read again".into(), perform(&Action::DaemonReload, &Target::default(), hands).await);
+        let result = match hands.systemd {
+            Some(systemd) => systemd.daemon_reload().await.map_err(|error| error.to_string()),
+            None => Ok(()),
+        };
+        note("systemd's units read again".into(), result);
     }
-    undo_units(part, begun, hands, &mut note).await;
+    undo_units(undo, &asked, hands, &mut note).await;
+}
+
+/// An enabling that failed leaves nothing to disable.
+async fn is_enabled(systemd: &Systemd, name: &str) -> bool {
+    let seen = systemd.units(&[name.to_owned()]).await.unwrap_or_default();
+    seen.get(name).is_some_and(UnitSeen::is_enabled)
 }
 
 fn put_back(path: &str, before: &FileBefore, hands: Hands<'_>, blobs: &Blobs) -> Result<(), String> {
@@ -102,8 +128,8 @@ fn put_back(path: &str, before: &FileBefore, hands: Hands<'_>, blobs: &Blobs) ->
 fn is_as_before(seen: &Seen, before: &FileBefore) -> bool {
     match (seen, before) {
         (Seen::Absent, FileBefore::Absent) => true,
-        (Seen::File { content, mode, uid, gid }, FileBefore::File { .. }) => {
-            *before == FileBefore::File { content: Blobs::name(content), mode: *mode, uid: *uid, gid: *gid }
+        (Seen::File { digest, mode, uid, gid }, FileBefore::File { .. }) => {
+            *before == FileBefore::File { content: digest.to_string(), mode: *mode, uid: *uid, gid: *gid }
         }
         _ => false,
     }
@@ -111,25 +137,35 @@ fn is_as_before(seen: &Seen, before: &FileBefore) -> bool {
 
 /// Enablement first; then what ran before runs, with its old files, and what did not run doesn't.
 async fn undo_units(
-    part: &Part,
-    begun: &[&Action],
+    undo: &Undo<'_>,
+    asked: &Owed,
     hands: Hands<'_>,
     note: &mut impl FnMut(String, Result<(), String>),
 ) {
     let Some(systemd) = hands.systemd else { return };
-    let names: Vec<String> = part.before.units.keys().cloned().collect();
+    let Undo { part, begun, started, .. } = undo;
+    // No step concerned these, but their packages asked for a restart.
+    let only_asked = asked.keys().filter(|name| part.before.withhold.running.contains(*name));
+    let names: BTreeSet<&String> = part.before.units.keys().chain(only_asked).collect();
+    let names: Vec<String> = names.into_iter().cloned().collect();
     let now: BTreeMap<String, UnitSeen> = systemd.units(&names).await.unwrap_or_default();
-    let restarted: BTreeSet<&str> = begun
+    let mut restarted: BTreeSet<&str> = begun
         .iter()
         .filter_map(|action| match action {
-            Action::Unit { name, change: UnitChange::Restart | UnitChange::Start | UnitChange::Reload } => {
-                Some(name.as_str())
-            }
+            Action::Unit { name, change } if change.starts() || *change == UnitChange::Reload => Some(name.as_str()),
             _ => None,
         })
         .collect();
-    for (name, before) in &part.before.units {
+    for name in asked.keys() {
+        let since = systemd.active_since(name).await;
+        if since.is_some_and(|since| since > SystemTime::from(*started)) {
+            restarted.insert(name);
+        }
+    }
+    for name in &names {
         let now = now.get(name).cloned().unwrap_or_default();
+        let before = part.before.units.get(name).cloned();
+        let before = before.unwrap_or_else(|| UnitSeen { active: "active".into(), ..now.clone() });
         let result = match (before.is_masked(), now.is_masked()) {
             (true, false) => Some(("masked", systemd.mask(name).await)),
             (false, true) => Some(("unmasked", systemd.unmask(name).await)),

@@ -1,5 +1,6 @@
 //! `nodelet apply`
 
+use super::progress::Show;
 use super::{Global, Output, print_json, runtime};
 use crate::exit;
 use crate::reconcile::{ReconcileError, Reconciler};
@@ -19,16 +20,12 @@ pub(super) fn execute(global: &Global, options: &Options) -> anyhow::Result<Exit
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     let settings = settings_for(global, options.state.as_deref())?;
     let path = settings.state.file.to_string();
-    let quiet = global.output == Output::Json;
+    let show = Show::new(global.output == Output::Json);
     let converged = runtime()?.block_on(async {
-        let reconciler = Reconciler::connect(global.root(), settings).await?;
-        let progress = |number: usize, total: usize, headline: &str| {
-            if !quiet {
-                println!("[{number}/{total}] {headline}");
-            }
-        };
-        reconciler.converge(progress).await
+        let reconciler = connect(global, settings, options.state.as_deref()).await?;
+        reconciler.converge(&|news| show.tell(news)).await
     });
+    show.end();
     let Some((planned, steps)) = converged.map_err(unwrapped)? else {
         anyhow::bail!("there is no state file {path}: write it, or name one on the command line");
     };
@@ -39,6 +36,16 @@ pub(super) fn execute(global: &Global, options: &Options) -> anyhow::Result<Exit
         Output::Text => println!("Converged to revision {revision} in {steps} steps."),
     }
     Ok(exit::code(exit::OK))
+}
+
+/// The reconciler for the configured state, or for the file that the command line names.
+pub(super) async fn connect(
+    global: &Global,
+    settings: Settings,
+    named: Option<&Path>,
+) -> Result<Reconciler, ReconcileError> {
+    let reconciler = Reconciler::connect(global.root(), settings).await?;
+    Ok(if named.is_some() { reconciler.named() } else { reconciler })
 }
 
 /// The settings, with the state file that the command line names.

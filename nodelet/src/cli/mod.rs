@@ -4,8 +4,11 @@ mod apply;
 mod config;
 mod history;
 mod plan;
+mod progress;
+mod render;
 mod rollback;
 mod run;
+mod stage;
 mod status;
 mod validate;
 mod version;
@@ -62,6 +65,8 @@ enum Command {
     Run,
     /// Show what would change, and why; change nothing.
     Plan(plan::Options),
+    /// Make a change ready: resolve, verify and download everything; change nothing.
+    Stage(stage::Options),
     /// Converge once.
     Apply(apply::Options),
     /// Go back to the last good state, and stay there until the state file changes.
@@ -72,6 +77,8 @@ enum Command {
     Status,
     /// Check state files or configuration files; print every mistake with line and column.
     Validate(validate::Options),
+    /// Show the state with its presets written out: packages, files, units and kernel settings.
+    Render(render::Options),
     /// Show the configuration in effect, and which file each value comes from.
     Config,
     /// Show the version.
@@ -89,22 +96,33 @@ pub fn execute(cli: Cli) -> ExitCode {
     let result = match command {
         Command::Run => run::execute(&global),
         Command::Plan(options) => plan::execute(&global, &options),
+        Command::Stage(options) => stage::execute(&global, &options),
         Command::Apply(options) => apply::execute(&global, &options),
         Command::Rollback(options) => rollback::execute(&global, &options),
         Command::History => history::execute(&global),
         Command::Status => status::execute(&global),
         Command::Validate(options) => validate::execute(&global, &options),
+        Command::Render(options) => render::execute(&global, &options),
         Command::Config => config::execute(&global),
         Command::Version => version::execute(&global),
     };
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("nodelet: {error:#}");
+            eprintln!("nodelet: {}", told_once(&error));
             let invalid = error.is::<crate::settings::InvalidSettings>() || error.is::<crate::source::InvalidState>();
             exit::code(if invalid { exit::INVALID } else { exit::FAILED })
         }
     }
+}
+
+/// An error with its causes; one that already says its cause doesn't say it twice.
+fn told_once(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .skip(1)
+        .map(ToString::to_string)
+        .fold(error.to_string(), |told, cause| if told.contains(&cause) { told } else { format!("{told}: {cause}") })
 }
 
 impl Global {

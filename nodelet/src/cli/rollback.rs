@@ -1,5 +1,6 @@
 //! `nodelet rollback`
 
+use super::progress::Show;
 use super::{Global, runtime};
 use crate::exit;
 use crate::reconcile::Reconciler;
@@ -17,10 +18,12 @@ pub(super) fn execute(global: &Global, options: &Options) -> anyhow::Result<Exit
     let settings = global.settings()?.settings;
     runtime()?.block_on(async {
         let reconciler = Reconciler::connect(global.root(), settings).await.map_err(super::apply::unwrapped)?;
-        let good = reconciler.roll_back(options.to.as_deref(), "which was rolled back")?;
+        let good = reconciler.roll_back(options.to.as_deref(), "was rolled back")?;
         println!("Going back to revision {}, good since {}.", good.revision, good.at.strftime("%F %T UTC"));
-        let progress = |number: usize, total: usize, headline: &str| println!("[{number}/{total}] {headline}");
-        let converged = reconciler.converge(progress).await.map_err(super::apply::unwrapped)?;
+        let show = Show::new(false);
+        let converged = reconciler.converge(&|news| show.tell(news)).await;
+        show.end();
+        let converged = converged.map_err(super::apply::unwrapped)?;
         anyhow::ensure!(converged.is_some(), "there is no state file, so nothing was changed: write one first");
         println!("The node is as revision {} wants it, and stays so until the state file changes.", good.revision);
         Ok(exit::code(exit::OK))

@@ -30,7 +30,12 @@ fn text(status: &Status, runs: bool) -> String {
     if let Some(waiting_for) = &status.waiting_for {
         line("Waiting for", waiting_for.clone());
     }
-    line("Source", status.source.clone());
+    let why =
+        if status.source_reason.is_empty() { String::new() } else { format!(", because {}", status.source_reason) };
+    line("Source", status.source.clone() + &why);
+    if let Some(cluster) = &status.cluster {
+        line("Cluster", cluster.clone());
+    }
     if let Some(revision) = &status.revision {
         line("Revision", revision.clone());
     }

@@ -1,25 +1,30 @@
 //! The daemon: converges when it starts, when the state or the configuration changes, and from time to time.
 
+mod alarm;
 mod notify;
+mod tell;
 
+use crate::cluster::{self, Follower, Report};
 use crate::desired::Target;
+use crate::facts::Facts;
 use crate::host::systemd::Systemd;
 use crate::plan::Drifted;
+use crate::progress::Progress;
 use crate::reconcile::{ReconcileError, Reconciler};
 use crate::report::log::LevelHandle;
 use crate::report::status::{LastError, Managed, Phase, Status, first_problem};
 use crate::root::Root;
 use crate::settings::{self, Settings};
 use crate::watch::{Noticed, Watcher};
+use alarm::Alarm;
 use anyhow::Context;
 use jiff::Timestamp;
 use notify::Watchdog;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{mpsc, watch};
 
 /// What one round of reconciling tells the daemon.
 enum News {
@@ -33,10 +38,17 @@ enum News {
 struct Round {
     revision: String,
     source: String,
+    source_reason: String,
     managed: Managed,
     drifted: Vec<Drifted>,
+    /// Why it is not the state that the source asks for.
+    reverted: Option<String>,
     target: Target,
     steps: usize,
+    /// What must happen before what is wanted may be done.
+    waits_for: Option<String>,
+    /// What the cluster hears of it.
+    report: Report,
 }
 
 /// The running daemon.
@@ -47,6 +59,8 @@ struct Daemon {
     level: LevelHandle,
     status: Status,
     failures: u32,
+    report: Report,
+    reports: watch::Sender<Option<Report>>,
 }
 
 /// Runs until it is told to stop.
@@ -57,6 +71,8 @@ pub async fn run(root: Root, config: PathBuf, settings: Settings, level: LevelHa
         phase: Phase::Converging,
         since: Timestamp::now(),
         source: settings.state.file.to_string(),
+        source_reason: String::new(),
+        cluster: None,
         revision: None,
         managed: Managed::default(),
         waiting_for: Some("looking at the node".into()),
@@ -64,7 +80,8 @@ pub async fn run(root: Root, config: PathBuf, settings: Settings, level: LevelHa
         configuration_error: None,
         drifted: Vec::new(),
     };
-    let daemon = Daemon { root, config, settings, level, status, failures: 0 };
+    let report = tell::about_host(&root, &settings);
+    let daemon = Daemon { root, config, settings, level, status, failures: 0, report, reports: watch::channel(None).0 };
     daemon.serve().await
 }
 
@@ -75,13 +92,15 @@ impl Daemon {
         let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
         let mut watcher = Watcher::new(&self.root, self.settings.state.file.as_str());
         let mut reconciler: Option<Arc<Reconciler>> = None;
-        let mut watchdog = Watchdog::default();
+        let watchdog = Watchdog::default();
         let (news_to, mut news) = mpsc::channel(16);
+        let (heard_to, mut heard) = mpsc::channel(16);
+        let mut following = self.follow(&heard_to);
         let mut working: Option<tokio::task::JoinHandle<()>> = None;
         // What comes while a round is under way asks for another round: a wish of a person always, drift only when
         // the round succeeds, because a failed one is undone, which looks like drift.
         let (mut asked, mut drift) = (true, false);
-        let mut next_check = Instant::now();
+        let next_check = Alarm::new();
         notify::ready();
         self.publish();
         tracing::info!(version = self.status.version, state = self.status.source, "nodelet runs");
@@ -90,7 +109,7 @@ impl Daemon {
                 (asked, drift) = (false, false);
                 match self.connected(&mut reconciler).await {
                     Ok(reconciler) => working = Some(start_round(reconciler, news_to.clone())),
-                    Err(error) => next_check = Instant::now() + self.finish(&Err(error)),
+                    Err(error) => next_check.set(self.finish(&Err(error))),
                 }
             }
             tokio::select! {
@@ -101,7 +120,17 @@ impl Daemon {
                     watcher = Watcher::new(&self.root, self.settings.state.file.as_str());
                     reconciler = None;
                     asked = true;
+                    following.abort();
+                    following = self.follow(&heard_to);
                 }
+                Some(heard) = heard.recv() => match heard {
+                    cluster::News::Asked => {
+                        tracing::info!("the cluster asks for something else");
+                        asked = true;
+                    }
+                    cluster::News::Reached => self.note_cluster("followed".into()),
+                    cluster::News::Away(why) => self.note_cluster(format!("away: {why}")),
+                },
                 noticed = watcher.changed() => match noticed {
                     Noticed::StateFile => {
                         tracing::info!(file = self.settings.state.file.as_str(), "the state file changed");
@@ -114,12 +143,12 @@ impl Daemon {
                     }
                 },
                 () = watchdog.due() => watchdog.alive(),
-                () = sleep_until(next_check), if working.is_none() => asked = true,
+                () = next_check.rings(), if working.is_none() => asked = true,
                 Some(message) = news.recv() => match message {
                     News::Progress(line) => self.enter(Phase::Converging, Some(line)),
                     News::Done(result) => {
                         working = None;
-                        next_check = Instant::now() + self.finish(&result);
+                        next_check.set(self.finish(&result));
                         match (&*result, &reconciler) {
                             (Ok(Some(round)), Some(reconciler)) => {
                                 watcher.follow(&self.root, &round.target, reconciler.systemd()).await;
@@ -136,6 +165,7 @@ impl Daemon {
             }
         }
         notify::stopping();
+        following.abort();
         if let Some(work) = working {
             if shutting_down().await {
                 // systemd would end a package transaction with everything else; it may finish, as long as
@@ -151,6 +181,27 @@ impl Daemon {
         }
         tracing::info!("nodelet stops");
         Ok(())
+    }
+
+    /// Follows the cluster, where there is one.
+    fn follow(&self, heard: &mpsc::Sender<cluster::News>) -> tokio::task::JoinHandle<()> {
+        let settings = &self.settings;
+        if settings.cluster.kubeconfig.is_empty() {
+            return tokio::spawn(async {});
+        }
+        let facts = Facts::gather(&self.root, &settings.node.name);
+        let follower = Follower {
+            root: self.root.clone(),
+            kubeconfig: self.root.join(&settings.cluster.kubeconfig),
+            namespace: settings.cluster.namespace.clone(),
+            node: facts.get("node.name").unwrap_or_default().to_owned(),
+        };
+        tokio::spawn(follower.follow(heard.clone(), self.reports.subscribe()))
+    }
+
+    fn note_cluster(&mut self, said: String) {
+        self.status.cluster = Some(said);
+        self.publish();
     }
 
     /// The connections, made once and kept.
@@ -177,10 +228,16 @@ impl Daemon {
             }
             Ok(Some(round)) => {
                 self.failures = 0;
-                self.status.last_error = None;
+                // What was wrong with the state that was reverted stays to be read until there is another one.
+                if round.reverted.is_none() {
+                    self.status.last_error = None;
+                }
                 self.status.managed = round.managed;
                 self.status.source.clone_from(&round.source);
-                if round.steps > 0 || self.status.revision.as_ref() != Some(&round.revision) {
+                self.status.source_reason.clone_from(&round.source_reason);
+                if round.waits_for.is_none()
+                    && (round.steps > 0 || self.status.revision.as_ref() != Some(&round.revision))
+                {
                     tracing::info!(revision = round.revision, steps = round.steps, "converged");
                 }
                 for drifted in round.drifted.iter().filter(|drifted| !self.status.drifted.contains(drifted)) {
@@ -188,7 +245,15 @@ impl Daemon {
                 }
                 self.status.revision = Some(round.revision.clone());
                 self.status.drifted.clone_from(&round.drifted);
-                self.enter(if round.drifted.is_empty() { Phase::Converged } else { Phase::Drifted }, None);
+                self.report = round.report.clone();
+                match &round.reverted {
+                    _ if round.waits_for.is_some() => self.enter(Phase::Staged, round.waits_for.clone()),
+                    Some(reverted) => {
+                        self.enter(Phase::Reverted, Some(format!("a correction of the state: {reverted}")));
+                    }
+                    None if round.drifted.is_empty() => self.enter(Phase::Converged, None),
+                    None => self.enter(Phase::Drifted, None),
+                }
                 interval
             }
             Err(error) => self.failed(error, interval),
@@ -204,6 +269,10 @@ impl Daemon {
             let fix = format!("a correction of the state: {}", first_problem(&message));
             self.enter(Phase::Invalid, Some(fix));
             return interval;
+        }
+        if matches!(error, ReconcileError::Unhealthy { kept: true, .. }) {
+            self.enter(Phase::Failed, Some("the last good state".into()));
+            return Duration::ZERO;
         }
         let first = Duration::from_secs(self.settings.check.retry_seconds.into());
         let wait = first.saturating_mul(2_u32.saturating_pow(self.failures)).min(interval);
@@ -244,6 +313,7 @@ impl Daemon {
 
     fn publish(&self) {
         notify::status(&self.status.line());
+        self.reports.send_replace(Some(tell::with_conditions(&self.report, &self.status)));
         if let Err(error) = self.status.write(&self.root) {
             tracing::warn!(%error, "writing the status file failed; `nodelet status` shows an old one");
         }
@@ -259,15 +329,34 @@ fn start_round(reconciler: Arc<Reconciler>, news: mpsc::Sender<News>) -> tokio::
 }
 
 async fn round(reconciler: &Reconciler, news: &mpsc::Sender<News>) -> Result<Option<Round>, ReconcileError> {
-    let progress = |number: usize, total: usize, headline: &str| {
+    let step = Mutex::new(String::new());
+    let tell = |progress: Progress<'_>| {
+        let mut step = step.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = match progress {
+            Progress::Step { number, total, headline } => {
+                *step = format!("step {number} of {total}: {headline}");
+                step.clone()
+            }
+            Progress::Note(note) => {
+                step.clear();
+                note.to_owned()
+            }
+            Progress::Part { percent, what } if step.is_empty() => format!("{percent} %: {what}"),
+            Progress::Part { percent, what } => format!("{step} ({percent} %: {what})"),
+        };
         // A full channel loses a progress line, never a result.
-        let _ = news.try_send(News::Progress(format!("step {number} of {total}: {headline}")));
+        let _ = news.try_send(News::Progress(line));
     };
-    let Some((planned, steps)) = reconciler.converge(progress).await? else { return Ok(None) };
+    let Some((planned, steps)) = reconciler.converge(&tell).await? else { return Ok(None) };
+    let report = tell::about(&planned, reconciler)?;
     Ok(Some(Round {
+        report,
+        waits_for: planned.waits_for,
         managed: Managed::by(&planned.desired.state),
         revision: planned.desired.revision,
         source: planned.desired.origin,
+        source_reason: planned.desired.why,
+        reverted: planned.desired.reverted,
         drifted: planned.drifted,
         target: planned.target,
         steps,

@@ -1,9 +1,9 @@
 //! What the daemon tells systemd: readiness, status, and that it is alive. Where it doesn't run under
 //! systemd (on a terminal), all of this says nothing.
 
+use super::alarm::Alarm;
 use sd_notify::NotifyState;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
 
 pub(super) fn ready() {
     say(&[NotifyState::Ready]);
@@ -35,13 +35,15 @@ fn say(states: &[NotifyState<'_>]) {
 #[derive(Debug)]
 pub(super) struct Watchdog {
     interval: Option<Duration>,
-    due: Instant,
+    alarm: Alarm,
 }
 
 impl Default for Watchdog {
     fn default() -> Self {
         let interval = sd_notify::watchdog_enabled().map(|limit| limit / 2);
-        Self { interval, due: Instant::now() }
+        let alarm = Alarm::new();
+        alarm.set(Duration::ZERO);
+        Self { interval, alarm }
     }
 }
 
@@ -49,15 +51,15 @@ impl Watchdog {
     /// Waits until the next sign of life is due; for ever where none is asked for.
     pub(super) async fn due(&self) {
         match self.interval {
-            Some(_) => sleep_until(self.due).await,
+            Some(_) => self.alarm.rings().await,
             None => std::future::pending().await,
         }
     }
 
-    pub(super) fn alive(&mut self) {
+    pub(super) fn alive(&self) {
         say(&[NotifyState::Watchdog]);
         if let Some(interval) = self.interval {
-            self.due = Instant::now() + interval;
+            self.alarm.set(interval);
         }
     }
 }

@@ -23,12 +23,16 @@ fn stanzas(text: &str) -> impl Iterator<Item = (&str, String, Installed)> {
 
 fn stanza(text: &str) -> Option<(&str, String, Installed)> {
     let (mut name, mut version, mut status) = (None, None, None);
-    for line in text.lines() {
-        match line.split_once(": ") {
-            Some(("Package", value)) => name = Some(value),
-            Some(("Version", value)) => version = Some(value),
-            Some(("Status", value)) => status = Some(value),
-            _ => {}
+    // A status file has a hundred lines that don't matter for each that does.
+    for line in text.split('\n') {
+        let field = match line.as_bytes().first() {
+            Some(b'P') => line.strip_prefix("Package: ").map(|value| (&mut name, value)),
+            Some(b'V') => line.strip_prefix("Version: ").map(|value| (&mut version, value)),
+            Some(b'S') => line.strip_prefix("Status: ").map(|value| (&mut status, value)),
+            _ => None,
+        };
+        if let Some((field, value)) = field {
+            *field = Some(value);
         }
     }
     let mut words = status?.split(' ');

@@ -3,8 +3,10 @@
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zbus::OwnedObjectPath;
+use zbus::OwnedVariant;
 use zbus_systemd::systemd1::{ManagerProxy, ServiceProxy, UnitProxy};
 
 /// systemd's own limit for a start or stop is 90 s by default; a unit may stop and start in one job.
@@ -70,6 +72,16 @@ impl UnitSeen {
     }
 }
 
+/// When a directory of units, or one of those for enablement in it, last changed.
+fn newest(directory: &Path) -> SystemTime {
+    let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).unwrap_or(UNIX_EPOCH);
+    let links = |path: &PathBuf| {
+        path.extension().is_some_and(|kind| ["wants", "requires", "upholds"].iter().any(|it| kind == *it))
+    };
+    let below = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    below.filter(links).map(|path| changed(&path)).fold(changed(directory), SystemTime::max)
+}
+
 /// How a job is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
@@ -128,6 +140,14 @@ impl Systemd {
         Some(bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
     }
 
+    /// Since when a unit is active: `systemctl show -P ActiveEnterTimestamp UNIT`
+    pub async fn active_since(&self, unit: &str) -> Option<SystemTime> {
+        let path = self.manager.load_unit(unit.to_owned()).await.ok()?;
+        let unit = UnitProxy::new(self.connection(), path).await.ok()?;
+        let microseconds = unit.active_enter_timestamp().await.ok().filter(|at| *at > 0)?;
+        Some(UNIX_EPOCH + Duration::from_micros(microseconds))
+    }
+
     /// How often systemd itself started a service again since somebody asked for it: `systemctl show -P NRestarts`
     pub async fn automatic_restarts(&self, unit: &str) -> u32 {
         let Ok(path) = self.manager.load_unit(unit.to_owned()).await else { return 0 };
@@ -148,16 +168,48 @@ impl Systemd {
             names.iter().cloned().partition(|name| name.contains("@."));
         let listed = self.manager.list_units_by_names(plain.clone()).await;
         let listed = listed.map_err(|source| SystemdError::Refused { what: "listing units".into(), source })?;
-        let mut units = BTreeMap::new();
         // The answer is in the order of the question, and names an alias by the unit behind it.
-        let states = listed.into_iter().map(|(_, _, load, active, ..)| (load, active));
-        let templates = templates.into_iter().map(|name| (name, ("loaded".to_owned(), "inactive".to_owned())));
-        for (name, (load, active)) in plain.into_iter().zip(states).chain(templates) {
-            // An error here says that there is no unit file, which `not-found` says already.
-            let file = self.manager.get_unit_file_state(name.clone()).await.unwrap_or_default();
-            units.insert(name, UnitSeen { load, active, file });
-        }
-        Ok(units)
+        let states = listed.into_iter().map(|(_, _, load, active, _, _, path, ..)| (load, active, Some(path)));
+        let template = |name| (name, ("loaded".to_owned(), "inactive".to_owned(), None));
+        let fresh = self.unit_files_are_as_loaded().await;
+        // All questions at once: systemd answers them in turn, and nobody waits for each answer.
+        let seen = plain.into_iter().zip(states).chain(templates.into_iter().map(template));
+        let seen = seen.map(|(name, (load, active, path))| async move {
+            let known = match path.filter(|_| fresh && load == "loaded") {
+                Some(path) => self.property::<String>(&path, "Unit", "UnitFileState").await.ok(),
+                None => None,
+            };
+            let file = match known.filter(|file| !file.is_empty()) {
+                Some(file) => file,
+                // An error here says that there is no unit file, which `not-found` says already.
+                None => self.manager.get_unit_file_state(name.clone()).await.unwrap_or_default(),
+            };
+            (name, UnitSeen { load, active, file })
+        });
+        Ok(futures::future::join_all(seen).await.into_iter().collect())
+    }
+
+    /// Whether what systemd remembers of unit files is what is on disk: it remembers their enablement from when it read
+    /// them last, and looking anew costs it ten times as much.
+    pub async fn unit_files_are_as_loaded(&self) -> bool {
+        let path = "/org/freedesktop/systemd1";
+        let Ok(loaded) = self.property::<u64>(path, "Manager", "UnitsLoadTimestamp").await else { return false };
+        let loaded = UNIX_EPOCH + Duration::from_micros(loaded);
+        ["/etc/systemd/system", "/run/systemd/system"].iter().all(|directory| newest(directory.as_ref()) < loaded)
+    }
+
+    /// One property, asked for each time: `systemctl show -P NAME`
+    async fn property<T>(&self, path: &str, interface: &str, name: &str) -> zbus::Result<T>
+    where
+        T: TryFrom<OwnedVariant>,
+        T::Error: Into<zbus::Error>,
+    {
+        let interface = format!("org.freedesktop.systemd1.{interface}");
+        let (destination, properties) = ("org.freedesktop.systemd1", "org.freedesktop.DBus.Properties");
+        let question = (interface.as_str(), name);
+        let answer = self.connection().call_method(Some(destination), path, Some(properties), "Get", &question).await?;
+        let value: OwnedVariant = answer.body().deserialize()?;
+        T::try_from(value).map_err(Into::into)
     }
 
     /// Whether the machine is going down: `systemctl is-system-running` says `stopping`

@@ -4,13 +4,14 @@
 mod drift;
 mod packages;
 mod render;
+mod undo;
 mod units;
 
 pub use drift::{Drifted, hold_back};
 pub use render::{Style, headline, render};
 
 use crate::apply::Pending;
-use crate::desired::{Followers, Purpose, Target, TargetFile};
+use crate::desired::{Followers, Purpose, Target, TargetFile, TargetPackage};
 use crate::host::files::{self, Seen};
 use crate::observe::Observed;
 use crate::settings::Manager;
@@ -26,6 +27,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// The most that any step disturbs.
     pub disruption: Disruption,
+    /// Repositories whose lists are read again before the first step.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub refresh: BTreeSet<String>,
 }
 
 impl Plan {
@@ -62,6 +66,9 @@ pub struct Step {
     pub reason: String,
     /// What it disturbs.
     pub disruption: Disruption,
+    /// What undoes it, in words.
+    #[serde(default)]
+    pub undo: String,
 }
 
 /// What a step does.
@@ -77,11 +84,6 @@ pub enum Action {
     RemoveFile {
         /// Its path.
         path: String,
-    },
-    /// Reads the lists of repositories again.
-    RefreshRepositories {
-        /// Their names.
-        names: BTreeSet<String>,
     },
     /// Installs, changes and removes packages in one transaction.
     ChangePackages {
@@ -163,6 +165,15 @@ pub enum UnitChange {
     Start,
     Restart,
     Reload,
+    /// A restart, unless the unit was restarted since the packages of this plan began to change.
+    Renew,
+}
+
+impl UnitChange {
+    /// Whether the unit runs anew afterwards.
+    pub fn starts(self) -> bool {
+        matches!(self, Self::Start | Self::Restart | Self::Renew)
+    }
 }
 
 /// What can't be planned: the host is in a way that the state does not foresee.
@@ -198,7 +209,8 @@ pub fn plan(target: &Target, observed: &Observed, pending: &Pending, manager: Ma
     for (path, file) in &target.files {
         if let Some(reason) = file_difference(path, file, observed)? {
             let disruption = file.on_change.unwrap_or_else(|| follower_disruption(&file.followers));
-            writes.push((file, Step { action: Action::WriteFile { path: path.clone() }, reason, disruption }));
+            let action = Action::WriteFile { path: path.clone() };
+            writes.push((file, Step { action, reason, disruption, undo: String::new() }));
             changed.note(path, &file.followers);
             changed.units |= file.purpose == Purpose::Unit;
         }
@@ -209,7 +221,8 @@ pub fn plan(target: &Target, observed: &Observed, pending: &Pending, manager: Ma
             let left = target.released.contains(path);
             let reason = if left { "it left the state" } else { "the state wants it absent" }.into();
             let disruption = follower_disruption(followers);
-            steps.push(Step { action: Action::RemoveFile { path: path.clone() }, reason, disruption });
+            let action = Action::RemoveFile { path: path.clone() };
+            steps.push(Step { action, reason, disruption, undo: String::new() });
             changed.note(path, followers);
             changed.units |= path.starts_with("/etc/systemd/system/");
         }
@@ -218,7 +231,15 @@ pub fn plan(target: &Target, observed: &Observed, pending: &Pending, manager: Ma
     let repositories = writes.iter().filter_map(|(file, _)| repository(file)).collect();
     steps.extend(writes.iter().filter(|(file, _)| is_repository(file)).map(|(_, step)| step.clone()));
     let package_steps = packages::steps(target, observed, manager)?;
-    steps.extend(refresh(repositories, target, !package_steps.is_empty()));
+    for package in packages::changing(&package_steps, target) {
+        changed.note_package(package);
+    }
+    let refresh = if packages::installs(&package_steps) {
+        // What the lists held when they were last read may be long gone.
+        target.files.values().filter_map(repository).collect()
+    } else {
+        repositories
+    };
     steps.extend(package_steps);
     steps.extend(writes.into_iter().filter(|(file, _)| !is_repository(file)).map(|(_, step)| step));
     steps.extend(kernel(target, observed));
@@ -226,15 +247,20 @@ pub fn plan(target: &Target, observed: &Observed, pending: &Pending, manager: Ma
         steps.push(quiet(Action::DaemonReload, "unit files change".into()));
     }
     steps.extend(units::steps(target, observed, &changed, pending));
+    for step in &mut steps {
+        step.undo = undo::in_words(&step.action, observed);
+    }
     let disruption = steps.iter().map(|step| step.disruption).max().unwrap_or_default();
-    Ok(Plan { steps, disruption })
+    Ok(Plan { steps, disruption, refresh })
 }
 
-/// Files that change, by the units that take notice.
+/// Files and packages that change, by the units that take notice.
 #[derive(Default)]
 struct Changed<'a> {
     restart: BTreeMap<&'a str, Vec<&'a str>>,
     reload: BTreeMap<&'a str, Vec<&'a str>>,
+    /// Packages, whose own scripts may have restarted the unit already.
+    renew: BTreeMap<&'a str, Vec<&'a str>>,
     /// Unit files are among them.
     units: bool,
 }
@@ -248,6 +274,12 @@ impl<'a> Changed<'a> {
             self.reload.entry(unit).or_default().push(path);
         }
     }
+
+    fn note_package(&mut self, package: &'a TargetPackage) {
+        for unit in &package.restart {
+            self.renew.entry(unit).or_default().push(&package.name);
+        }
+    }
 }
 
 fn repository(file: &TargetFile) -> Option<String> {
@@ -258,7 +290,7 @@ fn repository(file: &TargetFile) -> Option<String> {
 }
 
 fn quiet(action: Action, reason: String) -> Step {
-    Step { action, reason, disruption: Disruption::None }
+    Step { action, reason, disruption: Disruption::None, undo: String::new() }
 }
 
 /// A file's own change disturbs nothing; the restart or reload that follows it does, and is a step itself.
@@ -275,12 +307,12 @@ fn follower_disruption(followers: &Followers) -> Disruption {
 
 /// Why a file must be written, or `None` when it is as wanted.
 fn file_difference(path: &str, file: &TargetFile, observed: &Observed) -> Result<Option<String>, PlanError> {
-    let (content, mode, uid, gid) = match observed.files.get(path) {
+    let (digest, mode, uid, gid) = match observed.files.get(path) {
         None | Some(Seen::Absent) => return Ok(Some("it is not there".into())),
         Some(Seen::Other(found)) => return Err(PlanError::NotAFile { path: path.into(), found }),
-        Some(Seen::File { content, mode, uid, gid }) => (content, *mode, *uid, *gid),
+        Some(Seen::File { digest, mode, uid, gid }) => (*digest, *mode, *uid, *gid),
     };
-    if *content != file.content {
+    if digest != file.content.digest() {
         return Ok(Some("its content differs".into()));
     }
     if mode != file.mode {
@@ -295,17 +327,6 @@ fn file_difference(path: &str, file: &TargetFile, observed: &Observed) -> Result
         return Ok(Some(format!("it belongs to group {gid}, not {}", file.group)));
     }
     Ok(None)
-}
-
-/// Lists are read again for repositories that change, and for all of ours when packages change: what they
-/// held when they were last read may be long gone.
-fn refresh(changed: BTreeSet<String>, target: &Target, packages_change: bool) -> Option<Step> {
-    let (names, reason) = if packages_change {
-        (target.files.values().filter_map(repository).collect(), "packages change")
-    } else {
-        (changed, "their definition changes")
-    };
-    (!names.is_empty()).then(|| quiet(Action::RefreshRepositories { names }, reason.into()))
 }
 
 fn kernel(target: &Target, observed: &Observed) -> Vec<Step> {

@@ -24,7 +24,7 @@ pub(super) fn steps(target: &Target, observed: &Observed, manager: Manager) -> R
     // A package that was held by us and is to go must be let go first; apt is told so by its own flag.
     if !changes.is_empty() {
         let reason = changes.iter().map(describe).collect::<Vec<_>>().join("; ");
-        steps.push(Step { action: Action::ChangePackages { changes }, reason, disruption });
+        steps.push(Step { action: Action::ChangePackages { changes }, reason, disruption, undo: String::new() });
     }
     for package in target.packages.iter().filter(|package| package.present) {
         let held = observed.packages.get(&package.name).is_some_and(|installed| installed.held);
@@ -39,6 +39,27 @@ pub(super) fn steps(target: &Target, observed: &Observed, manager: Manager) -> R
         }
     }
     Ok(steps)
+}
+
+/// The packages that these steps install or change.
+pub(super) fn changing<'a>(steps: &[Step], target: &'a Target) -> Vec<&'a TargetPackage> {
+    let changes = |name: &str| {
+        changes(steps).any(|change| change.name == name && change.to != PackageGoal::Removed && change.from.is_some())
+    };
+    target.packages.iter().filter(|package| changes(&package.name)).collect()
+}
+
+/// Whether anything must come from a repository.
+pub(super) fn installs(steps: &[Step]) -> bool {
+    changes(steps).any(|change| change.to != PackageGoal::Removed)
+}
+
+fn changes(steps: &[Step]) -> impl Iterator<Item = &PackageChange> {
+    let of = |step| match step {
+        &Step { action: Action::ChangePackages { ref changes }, .. } => Some(changes),
+        _ => None,
+    };
+    steps.iter().filter_map(of).flatten()
 }
 
 pub(super) fn change(

@@ -2,8 +2,6 @@
 
 use super::{Action, PackageChange, PackageGoal, Plan, Step, UnitChange};
 use crate::desired::Target;
-use crate::host::files::Seen;
-use crate::observe::Observed;
 use nodelet_api::Disruption;
 use similar::TextDiff;
 use std::fmt::Write;
@@ -32,12 +30,17 @@ impl Style {
     }
 }
 
-/// The plan as text.
-pub fn render(plan: &Plan, target: &Target, observed: &Observed, style: Style) -> String {
+/// The plan as text. `old` tells what is in a file now.
+pub fn render(plan: &Plan, target: &Target, old: &dyn Fn(&str) -> Vec<u8>, style: Style) -> String {
     if plan.is_empty() {
         return "Nothing to do: the node is as the state wants it.\n".into();
     }
     let mut out = String::new();
+    if !plan.refresh.is_empty() {
+        let names = plan.refresh.iter().cloned().collect::<Vec<_>>().join(", ");
+        let line = format!("Before anything changes, packages are resolved and downloaded from {names}.");
+        let _ = writeln!(out, "{}", style.paint(DIM, &line));
+    }
     for step in &plan.steps {
         let (mark, colour) = mark(&step.action);
         let head = style.paint(colour, &format!("{mark} {}", headline(&step.action)));
@@ -46,7 +49,7 @@ pub fn render(plan: &Plan, target: &Target, observed: &Observed, style: Style) -
             class => style.paint(YELLOW, &format!(" [{class}]")),
         };
         let _ = writeln!(out, "{head}{class}{}", style.paint(DIM, &format!("  because {}", step.reason)));
-        out.push_str(&diff(step, target, observed, style));
+        out.push_str(&diff(step, target, old, style));
     }
     let count = plan.steps.len();
     let steps = if count == 1 { "1 step".to_owned() } else { format!("{count} steps") };
@@ -68,9 +71,6 @@ pub fn headline(action: &Action) -> String {
     match action {
         Action::WriteFile { path } => format!("write {path}"),
         Action::RemoveFile { path } => format!("remove {path}"),
-        Action::RefreshRepositories { names } => {
-            format!("refresh repositories {}", names.iter().cloned().collect::<Vec<_>>().join(", "))
-        }
         Action::ChangePackages { changes } => changes.iter().map(package).collect::<Vec<_>>().join(", "),
         Action::HoldPackage { name } => format!("hold {name}"),
         Action::UnholdPackage { name } => format!("unhold {name}"),
@@ -101,28 +101,25 @@ fn verb(change: UnitChange) -> &'static str {
         UnitChange::Disable => "disable",
         UnitChange::Stop => "stop",
         UnitChange::Start => "start",
-        UnitChange::Restart => "restart",
+        UnitChange::Restart | UnitChange::Renew => "restart",
         UnitChange::Reload => "reload",
     }
 }
 
 /// The diff of a file that is written, indented below its step.
-fn diff(step: &Step, target: &Target, observed: &Observed, style: Style) -> String {
+fn diff(step: &Step, target: &Target, old: &dyn Fn(&str) -> Vec<u8>, style: Style) -> String {
     let Action::WriteFile { path } = &step.action else { return String::new() };
     let Some(file) = target.files.get(path) else { return String::new() };
-    let old = match observed.files.get(path) {
-        Some(Seen::File { content, .. }) => content.as_slice(),
-        _ => &[],
-    };
-    if old == file.content {
+    let (old, new) = (old(path), file.content.bytes());
+    if old == new {
         return String::new();
     }
     // What only its owner may read may be a secret: its content is nobody's business here.
     if file.mode & 0o044 == 0 {
         return "    (content not shown: only its owner may read it)\n".into();
     }
-    let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(&file.content)) else {
-        return format!("    (not text: {} bytes become {})\n", old.len(), file.content.len());
+    let (Ok(old), Ok(new)) = (std::str::from_utf8(&old), std::str::from_utf8(new)) else {
+        return format!("    (not text: {} bytes become {})\n", old.len(), new.len());
     };
     let diff = TextDiff::from_lines(old, new);
     let text = diff.unified_diff().context_radius(3).header(path, path).to_string();
@@ -144,7 +141,7 @@ mod tests {
     fn shown(mode: u32, style: Style) -> String {
         let path = "/etc/a".to_owned();
         let file = TargetFile {
-            content: b"one\nsecret\n".to_vec(),
+            content: "one\nsecret\n".into(),
             mode,
             owner: "root".into(),
             group: "root".into(),
@@ -155,14 +152,13 @@ mod tests {
         };
         let mut target = Target::default();
         target.files.insert(path.clone(), file);
-        let mut observed = Observed::default();
-        observed.files.insert(path.clone(), Seen::File { content: b"one\ntwo\n".to_vec(), mode, uid: 0, gid: 0 });
         let step = Step {
             action: Action::WriteFile { path },
             reason: "its content differs".into(),
             disruption: Disruption::None,
+            undo: String::new(),
         };
-        render(&Plan { steps: vec![step], disruption: Disruption::None }, &target, &observed, style)
+        render(&Plan { steps: vec![step], ..Plan::default() }, &target, &|_| b"one\ntwo\n".to_vec(), style)
     }
 
     #[test]

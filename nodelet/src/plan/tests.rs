@@ -4,6 +4,7 @@ use crate::desired::{TargetPackage, TargetUnit};
 use crate::host::packages::Installed;
 use crate::host::systemd::UnitSeen;
 use nodelet_api::Drift;
+use std::sync::Arc;
 
 fn own() -> (u32, u32, String, String) {
     let (uid, gid) = (nix::unistd::Uid::current().as_raw(), nix::unistd::Gid::current().as_raw());
@@ -26,7 +27,7 @@ fn file(content: &str, restart: &[&str]) -> TargetFile {
 
 fn seen(content: &str, mode: u32) -> Seen {
     let (uid, gid, ..) = own();
-    Seen::File { content: content.into(), mode, uid, gid }
+    Seen::File { digest: crate::content::Digest::of(content.as_bytes()), mode, uid, gid }
 }
 
 fn package(name: &str, version: Option<&str>) -> TargetPackage {
@@ -36,6 +37,7 @@ fn package(name: &str, version: Option<&str>) -> TargetPackage {
         version: version.map(|version| version.try_into().unwrap()),
         hold: false,
         allow_downgrade: false,
+        restart: BTreeSet::new(),
         drift: Drift::Repair,
         on_change: None,
     }
@@ -79,7 +81,6 @@ fn from_nothing_everything_is_done_in_order() {
         shown(&target, &observed),
         [
             "write /etc/apt/sources.list.d/r.sources (it is not there)",
-            "refresh repositories r (packages change)",
             "install a 1.0 (a is not installed, 1.0 is wanted)",
             "hold a (it is not held)",
             "write /etc/a.conf (it is not there)",
@@ -102,8 +103,10 @@ fn what_is_as_wanted_needs_no_step() {
     target.units.push(unit("a.service"));
     let mut observed = Observed::default();
     observed.files.insert("/etc/a.conf".into(), seen("a", 0o644));
-    observed.packages.insert("a".into(), Installed { version: "1.9".into(), held: false, complete: true });
-    observed.packages.insert("b".into(), Installed { version: "7".into(), held: false, complete: true });
+    Arc::make_mut(&mut observed.packages)
+        .insert("a".into(), Installed { version: "1.9".into(), held: false, complete: true });
+    Arc::make_mut(&mut observed.packages)
+        .insert("b".into(), Installed { version: "7".into(), held: false, complete: true });
     observed.units.insert("a.service".into(), unit_seen("active", "enabled"));
     assert!(plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap().is_empty());
 }
@@ -171,7 +174,8 @@ fn a_stopped_unit_that_nobody_wants_running_is_not_started_by_a_file() {
 fn versions_go_down_only_where_asked() {
     let mut target = Target { packages: vec![package("a", Some("1.0"))], ..Target::default() };
     let mut observed = Observed::default();
-    observed.packages.insert("a".into(), Installed { version: "1.10".into(), held: false, complete: true });
+    Arc::make_mut(&mut observed.packages)
+        .insert("a".into(), Installed { version: "1.10".into(), held: false, complete: true });
     let error = plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap_err();
     assert_eq!(error, PlanError::Downgrade { name: "a".into(), installed: "1.10".into(), wanted: "1.0".into() });
     target.packages[0].allow_downgrade = true;
@@ -183,7 +187,8 @@ fn versions_go_down_only_where_asked() {
 fn an_rpm_may_be_named_without_its_release() {
     let target = Target { packages: vec![package("a", Some("1.0"))], ..Target::default() };
     let mut observed = Observed::default();
-    observed.packages.insert("a".into(), Installed { version: "1.0-3".into(), held: false, complete: true });
+    Arc::make_mut(&mut observed.packages)
+        .insert("a".into(), Installed { version: "1.0-3".into(), held: false, complete: true });
     assert!(plan(&target, &observed, &Pending::default(), Manager::Dnf).unwrap().is_empty());
     assert!(!plan(&target, &observed, &Pending::default(), Manager::Apt).is_ok_and(|plan| plan.is_empty()));
 }

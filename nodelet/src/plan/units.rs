@@ -58,6 +58,13 @@ pub(super) fn steps(target: &Target, observed: &Observed, changed: &Changed<'_>,
             restarted.insert(name);
         }
     }
+    for (name, packages) in &changed.renew {
+        if !stopped(name) && seen(name).is_up() && !restarted.contains(name) {
+            let on_change = wanted.get(name).and_then(|unit| unit.on_change);
+            steps.push(step(name, UnitChange::Renew, because(packages), on_change));
+            restarted.insert(name);
+        }
+    }
     for (name, reason) in causes(&changed.reload, pending, UnitChange::Reload) {
         if !stopped(name) && seen(name).is_up() && !restarted.contains(name) {
             steps.push(Step { disruption: Disruption::Reload, ..step(name, UnitChange::Reload, reason, None) });
@@ -113,7 +120,7 @@ fn file_state(unit: &TargetUnit, seen: &UnitSeen) -> Vec<Step> {
 
 fn step(name: &str, change: UnitChange, reason: String, on_change: Option<Disruption>) -> Step {
     let disruption = on_change.unwrap_or(Disruption::Restart);
-    Step { action: Action::Unit { name: name.to_owned(), change }, reason, disruption }
+    Step { action: Action::Unit { name: name.to_owned(), change }, reason, disruption, undo: String::new() }
 }
 
 fn because(paths: &[&str]) -> String {

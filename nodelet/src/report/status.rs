@@ -4,7 +4,6 @@ use crate::host::files;
 use crate::plan::Drifted;
 use crate::root::Root;
 use jiff::Timestamp;
-use nix::unistd::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -16,12 +15,16 @@ pub const STATUS_FILE: &str = "/run/nodelet/status.json";
 pub enum Phase {
     /// There is no desired state yet.
     Waiting,
+    /// The next revision is ready, and waits until it may be applied.
+    Staged,
     /// Steps are being done.
     Converging,
     /// The node is as wanted.
     Converged,
     /// The node is as wanted but for what is only to be reported.
     Drifted,
+    /// The state did not pass its health checks, and the node went back to the last good one; a person must correct it.
+    Reverted,
     /// Something failed; it will be tried again.
     Failed,
     /// The desired state is invalid; a person must edit it.
@@ -42,6 +45,12 @@ pub struct Status {
     pub since: Timestamp,
     /// Where the desired state comes from.
     pub source: String,
+    /// Why that source.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source_reason: String,
+    /// The cluster: followed, or why not. Without one there is nothing to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// The revision of the desired state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
@@ -138,7 +147,7 @@ impl Status {
     pub fn write(&self, root: &Root) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
         // For root only: an error may quote a service's own words.
-        files::place(&root.join(STATUS_FILE), &text, 0o600, Uid::current().as_raw(), Gid::current().as_raw())
+        files::place_as_self(&root.join(STATUS_FILE), &text, 0o600)
     }
 
     /// Reads the file; `None` when no daemon has written one since boot.
@@ -181,6 +190,8 @@ mod tests {
             phase: Phase::Failed,
             since: Timestamp::UNIX_EPOCH,
             source: "/etc/nodelet/state.toml".into(),
+            source_reason: String::new(),
+            cluster: None,
             revision: Some("abc".into()),
             managed: Managed::default(),
             waiting_for: Some("a retry".into()),

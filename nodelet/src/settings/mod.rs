@@ -22,6 +22,8 @@ pub struct Settings {
     pub node: Node,
     /// Where the desired state comes from.
     pub state: State,
+    /// The cluster that the node belongs to.
+    pub cluster: Cluster,
     /// How packages are managed.
     pub packages: Packages,
     /// When the node is checked.
@@ -46,6 +48,17 @@ pub struct State {
     pub file: AbsolutePath,
 }
 
+/// The cluster that the node belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Cluster {
+    /// A kubeconfig with this node's credential. From the first state that the cluster hands out, that one counts
+    /// instead of the local file. Empty: there is no cluster.
+    pub kubeconfig: String,
+    /// The namespace of the controller, where revisions are.
+    pub namespace: String,
+}
+
 /// How packages are managed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -57,6 +70,8 @@ pub struct Packages {
     pub lock_timeout_seconds: u32,
     /// What becomes of a package that nodelet installed, once the state doesn't name it any more.
     pub prune: Prune,
+    /// What becomes of a configuration file that was edited, when a new version of its package ships another one.
+    pub conffiles: Conffiles,
     /// Packages that a transaction may remove although the state doesn't ask for it.
     pub may_remove: Vec<PackageName>,
 }
@@ -85,6 +100,17 @@ pub enum Prune {
     Purge,
     /// They stay.
     Keep,
+}
+
+/// What becomes of edited configuration files of packages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Conffiles {
+    /// They stay as they are.
+    #[default]
+    Keep,
+    /// The package's own take their place (with dnf the same as `keep`: an RPM decides itself).
+    Replace,
 }
 
 /// When the node is checked.
@@ -136,10 +162,22 @@ impl Default for State {
     }
 }
 
+impl Default for Cluster {
+    fn default() -> Self {
+        Self { kubeconfig: String::new(), namespace: "nodelet-system".into() }
+    }
+}
+
 impl Default for Packages {
     fn default() -> Self {
         // Ten minutes: unattended-upgrades and the first boot's own package runs take a few.
-        Self { manager: Manager::Auto, lock_timeout_seconds: 600, prune: Prune::Remove, may_remove: Vec::new() }
+        Self {
+            manager: Manager::Auto,
+            lock_timeout_seconds: 600,
+            prune: Prune::Remove,
+            conffiles: Conffiles::Keep,
+            may_remove: Vec::new(),
+        }
     }
 }
 
@@ -168,6 +206,11 @@ impl Document for Settings {
             let at = FieldPath::root().key("node").key("name");
             problems
                 .add(at, format!("`{name}` can't be the name of a Node: use lower case letters, digits, `-` and `.`"));
+        }
+        let kubeconfig = &self.cluster.kubeconfig;
+        if !kubeconfig.is_empty() && !kubeconfig.starts_with('/') {
+            let at = FieldPath::root().key("cluster").key("kubeconfig");
+            problems.add(at, format!("`{kubeconfig}` is not a path from the root: begin it with a slash"));
         }
         if self.check.retry_seconds > self.check.interval_seconds {
             let at = FieldPath::root().key("check").key("retrySeconds");

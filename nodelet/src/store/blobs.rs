@@ -1,15 +1,9 @@
 //! Contents of files, kept by their hash: a content that many transactions meet is stored once.
 
 use super::{StoreError, failed};
+use crate::content::Digest;
 use crate::host::files;
-use nix::unistd::{Gid, Uid};
-use sha2::{Digest, Sha256};
 use std::path::PathBuf;
-
-/// The hash of a content, in hexadecimal digits.
-fn hash(content: &[u8]) -> String {
-    Sha256::digest(content).iter().fold(String::with_capacity(64), |name, byte| name + &format!("{byte:02x}"))
-}
 
 /// A directory of contents.
 #[derive(Clone, Debug)]
@@ -22,19 +16,13 @@ impl Blobs {
         Self { directory }
     }
 
-    /// The name that a content has, or would have.
-    pub fn name(content: &[u8]) -> String {
-        hash(content)
-    }
-
     /// Keeps a content; its name.
     pub fn keep(&self, content: &[u8]) -> Result<String, StoreError> {
-        let name = hash(content);
+        let name = Digest::of(content).to_string();
         let path = self.directory.join(&name);
         if !path.exists() {
             // For root's eyes only: the file that it came from may be.
-            files::place(&path, content, 0o600, Uid::current().as_raw(), Gid::current().as_raw())
-                .map_err(failed("keeping", &path))?;
+            files::place_as_self(&path, content, 0o600).map_err(failed("keeping", &path))?;
         }
         Ok(name)
     }

@@ -16,6 +16,18 @@ pub struct Good {
     pub at: Timestamp,
 }
 
+/// A good state as the list of them has it: what it is in full is kept beside, because it may be large.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GoodRevision {
+    /// Its revision.
+    pub revision: String,
+    /// When the host converged to it.
+    pub at: Timestamp,
+    /// The name of the state among the blobs.
+    pub state: String,
+}
+
 /// The host is kept away from a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,4 +38,7 @@ pub struct Pin {
     pub good: Good,
     /// Why, in words.
     pub reason: String,
+    /// nodelet did it by itself, because the checks after the change did not pass.
+    #[serde(default)]
+    pub automatic: bool,
 }

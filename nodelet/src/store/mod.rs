@@ -6,15 +6,15 @@ mod owned;
 mod transaction;
 
 pub use blobs::Blobs;
-pub use good::{Good, Pin};
+pub use good::{Good, GoodRevision, Pin};
 pub use owned::{Owned, OwnedFile, OwnedUnit};
 pub use transaction::{Before, End, FileBefore, Kind, Part, Record, Summary, Transaction};
 
 use crate::host::files;
 use crate::root::Root;
+use crate::stage::Ready;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::{Gid, Uid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -35,7 +35,7 @@ pub struct StoreError {
     source: io::Error,
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+pub(crate) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
     move |source| StoreError { what, path, source }
 }
@@ -73,30 +73,63 @@ impl Store {
     }
 
     /// States that were good, newest first.
-    pub fn good(&self) -> Result<Vec<Good>, StoreError> {
+    pub fn good(&self) -> Result<Vec<GoodRevision>, StoreError> {
         Ok(read(&self.directory.join("good.json"))?.unwrap_or_default())
     }
 
+    /// One of them in full.
+    pub fn good_state(&self, good: &GoodRevision) -> Result<Good, StoreError> {
+        let text = self.blobs().get(&good.state)?;
+        let path = self.directory.join("blobs").join(&good.state);
+        let state = serde_json::from_slice(&text).map_err(|error| failed("understanding", &path)(error.into()))?;
+        Ok(Good { revision: good.revision.clone(), state, at: good.at })
+    }
+
     /// Notes that the host is good as it is.
-    pub fn add_good(&self, good: Good) -> Result<(), StoreError> {
+    pub fn add_good(&self, good: &Good) -> Result<(), StoreError> {
+        let path = self.directory.join("good.json");
+        let text = serde_json::to_vec(&good.state).map_err(|error| failed("writing", &path)(error.into()))?;
+        let state = self.blobs().keep(&text)?;
         let mut all = self.good()?;
         all.retain(|known| known.revision != good.revision);
-        all.insert(0, good);
+        all.insert(0, GoodRevision { revision: good.revision.clone(), at: good.at, state });
         all.truncate(KEPT_GOOD);
-        write(&self.directory.join("good.json"), &all)
+        write(&path, &all)
     }
 
     /// What the host is kept away from.
     pub fn pin(&self) -> Result<Option<Pin>, StoreError> {
-        read(&self.directory.join("pin.json"))
+        self.record("pin.json")
     }
 
     /// Keeps the host away from a revision, or ends that.
     pub fn set_pin(&self, pin: Option<&Pin>) -> Result<(), StoreError> {
-        let path = self.directory.join("pin.json");
-        match pin {
-            Some(pin) => write(&path, pin),
-            None => files::remove(&path).map_err(failed("removing", &path)),
+        self.set_record("pin.json", pin)
+    }
+
+    /// The plan that was made ready last.
+    pub fn ready(&self) -> Result<Option<Ready>, StoreError> {
+        // One that an older nodelet wrote otherwise is made anew.
+        Ok(self.record("ready.json").unwrap_or_default())
+    }
+
+    /// Notes a plan that was made ready, or that none is.
+    pub fn set_ready(&self, ready: Option<&Ready>) -> Result<(), StoreError> {
+        self.set_record("ready.json", ready)
+    }
+
+    /// A record by its file's name.
+    pub(crate) fn record<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
+        read(&self.directory.join(name))
+    }
+
+    /// Writes a record, or removes it.
+    pub(crate) fn set_record<T: Serialize>(&self, name: &str, record: Option<&T>) -> Result<(), StoreError> {
+        let path = self.directory.join(name);
+        match record {
+            Some(record) => write(&path, record),
+            None if path.exists() => files::remove(&path).map_err(failed("removing", &path)),
+            None => Ok(()),
         }
     }
 
@@ -175,5 +208,5 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
 /// Writes a JSON file, whole, for root's eyes only.
 fn write(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
     let text = serde_json::to_vec(value).map_err(|error| failed("writing", path)(error.into()))?;
-    files::place(path, &text, 0o600, Uid::current().as_raw(), Gid::current().as_raw()).map_err(failed("writing", path))
+    files::place_as_self(path, &text, 0o600).map_err(failed("writing", path))
 }

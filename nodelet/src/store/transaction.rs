@@ -6,7 +6,7 @@
 //! after a crash, or because packages brought units that could not be seen before.
 
 use super::{StoreError, failed, read, write};
-use crate::host::packages::Touched;
+use crate::host::packages::{Owed, Touched, Withhold};
 use crate::host::systemd::UnitSeen;
 use crate::plan::Plan;
 use jiff::Timestamp;
@@ -67,6 +67,8 @@ pub struct Before {
     pub units: BTreeMap<String, UnitSeen>,
     /// Kernel parameters.
     pub sysctl: BTreeMap<String, String>,
+    /// Units that packages were not to start or restart.
+    pub withhold: Withhold,
 }
 
 /// What was at a path.
@@ -122,6 +124,21 @@ enum Event {
         part: usize,
         packages: Option<BTreeSet<String>>,
     },
+    /// What packages asked of systemd during a part, and did not get yet.
+    Owes {
+        part: usize,
+        units: Owed,
+    },
+    /// What a package had put where a file of ours goes: it comes back when that leaves the state.
+    Found {
+        part: usize,
+        path: String,
+        before: FileBefore,
+    },
+    /// All steps are done; from here on the checks must pass until the end.
+    Verifying {
+        until: Timestamp,
+    },
     Undoing {
         reason: String,
         at: Timestamp,
@@ -155,7 +172,10 @@ pub struct Transaction {
     pub record: Record,
     parts: Vec<Part>,
     events: Vec<Event>,
-    log: File,
+    /// Opened with the first note: looking at a transaction needs no right to write.
+    log: Option<File>,
+    /// A power cut left half of the last line.
+    torn: bool,
 }
 
 impl Transaction {
@@ -169,8 +189,8 @@ impl Transaction {
         let record =
             Record { number, kind, revision: revision.into(), source: source.into(), started: Timestamp::now() };
         write(&directory.join("record.json"), &record)?;
-        let log = open_log(directory)?;
-        Ok(Self { directory: directory.to_owned(), record, parts: Vec::new(), events: Vec::new(), log })
+        let log = Some(open_log(directory)?);
+        Ok(Self { directory: directory.to_owned(), record, parts: Vec::new(), events: Vec::new(), log, torn: false })
     }
 
     /// Reads one; `None` for a directory whose record was never completed: nothing was done in it.
@@ -188,11 +208,8 @@ impl Transaction {
         };
         // A power cut may leave half of the last line: what it would have said did not count yet.
         let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let mut log = open_log(directory)?;
-        if !text.is_empty() && !text.ends_with('\n') {
-            log.write_all(b"\n").and_then(|()| log.sync_data()).map_err(failed("writing", &path))?;
-        }
-        Ok(Some(Self { directory: directory.to_owned(), record, parts, events, log }))
+        let torn = !text.is_empty() && !text.ends_with('\n');
+        Ok(Some(Self { directory: directory.to_owned(), record, parts, events, log: None, torn }))
     }
 
     /// Adds a plan and what is there before it; nothing is done before this is on disk.
@@ -231,9 +248,53 @@ impl Transaction {
         noted.unwrap_or(Some(&NOTHING))
     }
 
+    /// What packages asked of systemd in a part.
+    pub fn owes(&mut self, part: usize, units: Owed) -> Result<(), StoreError> {
+        self.note(Event::Owes { part, units })
+    }
+
+    /// What packages asked of systemd in a part, and nobody did before its unit steps.
+    pub fn owed(&self, part: usize) -> Owed {
+        let of_part = |event: &Event| match event {
+            Event::Owes { part: p, units } if *p == part => Some(units.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(of_part).flatten().collect()
+    }
+
+    /// A package of the same part had put something where a file goes.
+    pub fn found(&mut self, part: usize, path: &str, before: FileBefore) -> Result<(), StoreError> {
+        self.note(Event::Found { part, path: path.to_owned(), before })
+    }
+
+    /// What a package of the same part had put where a file went.
+    pub fn found_at(&self, part: usize, path: &str) -> Option<&FileBefore> {
+        self.events.iter().find_map(|event| match event {
+            Event::Found { part: p, path: at, before } if (*p, at.as_str()) == (part, path) => Some(before),
+            _ => None,
+        })
+    }
+
+    /// Until when the checks must pass: as it was first said, also after a restart.
+    pub fn verify_until(&mut self, until: Timestamp) -> Result<Timestamp, StoreError> {
+        let said = self.events.iter().find_map(|event| match event {
+            Event::Verifying { until } => Some(*until),
+            _ => None,
+        });
+        match said {
+            Some(said) => Ok(said),
+            None => self.note(Event::Verifying { until }).map(|()| until),
+        }
+    }
+
     /// A step is done.
     pub fn step_done(&mut self, part: usize, step: usize) -> Result<(), StoreError> {
-        self.note(Event::Done { part, step, at: Timestamp::now() })
+        // It need not be on disk before the next step is begun, and that note brings it along: a step that was done
+        // and is not known to be is looked at again.
+        let event = Event::Done { part, step, at: Timestamp::now() };
+        self.append(&event)?;
+        self.events.push(event);
+        Ok(())
     }
 
     /// From here on it is undone.
@@ -247,12 +308,27 @@ impl Transaction {
     }
 
     fn note(&mut self, event: Event) -> Result<(), StoreError> {
+        self.append(&event)?;
         let path = self.directory.join("log");
-        let mut line = serde_json::to_vec(&event).map_err(|error| failed("writing", &path)(error.into()))?;
-        line.push(b'\n');
-        self.log.write_all(&line).and_then(|()| self.log.sync_data()).map_err(failed("writing", &path))?;
+        if let Some(log) = &self.log {
+            log.sync_data().map_err(failed("writing", &path))?;
+        }
         self.events.push(event);
         Ok(())
+    }
+
+    fn append(&mut self, event: &Event) -> Result<(), StoreError> {
+        let path = self.directory.join("log");
+        let mut line = serde_json::to_vec(event).map_err(|error| failed("writing", &path)(error.into()))?;
+        line.push(b'\n');
+        if std::mem::take(&mut self.torn) {
+            line.insert(0, b'\n');
+        }
+        let log = match &mut self.log {
+            Some(log) => log,
+            None => self.log.insert(open_log(&self.directory)?),
+        };
+        log.write_all(&line).map_err(failed("writing", &path))
     }
 
     /// Its plans.

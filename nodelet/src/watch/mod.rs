@@ -7,6 +7,8 @@ mod units;
 use crate::desired::Target;
 use crate::host::systemd::Systemd;
 use crate::root::Root;
+use crate::source::cluster;
+use crate::store::STATE_DIRECTORY;
 use files::FileWatch;
 use std::collections::BTreeSet;
 use units::UnitWatch;
@@ -27,20 +29,21 @@ pub enum Noticed {
 pub struct Watcher {
     files: FileWatch,
     units: UnitWatch,
-    state_file: String,
+    sources: BTreeSet<String>,
 }
 
 impl Watcher {
-    /// Watches the state file alone, until [`Self::follow`] says what is managed.
+    /// Watches the state file and what is kept of the cluster's alone, until [`Self::follow`] says what is managed.
     pub fn new(root: &Root, state_file: &str) -> Self {
-        let files = FileWatch::new(root, BTreeSet::from([state_file.to_owned()]), &[]);
-        Self { files, units: UnitWatch::default(), state_file: state_file.to_owned() }
+        let kept = format!("{STATE_DIRECTORY}/{}", cluster::FILE);
+        let sources = BTreeSet::from([state_file.to_owned(), kept]);
+        Self { files: FileWatch::new(root, sources.clone(), &[]), units: UnitWatch::default(), sources }
     }
 
     /// Watches what this target manages, and nothing else. Cheap when it manages the same as before.
     pub async fn follow(&mut self, root: &Root, target: &Target, systemd: Option<&Systemd>) {
         let mut paths: BTreeSet<String> = target.files.keys().chain(target.absent.keys()).cloned().collect();
-        paths.insert(self.state_file.clone());
+        paths.extend(self.sources.iter().chain(&target.reads).cloned());
         if !target.packages.is_empty() {
             paths.extend(DATABASES.map(str::to_owned));
         }
@@ -62,7 +65,7 @@ impl Watcher {
     pub async fn changed(&mut self) -> Noticed {
         tokio::select! {
             path = self.files.changed() => {
-                if path == self.state_file { Noticed::StateFile } else { Noticed::Managed(path) }
+                if self.sources.contains(&path) { Noticed::StateFile } else { Noticed::Managed(path) }
             }
             unit = self.units.changed() => Noticed::Managed(unit),
         }

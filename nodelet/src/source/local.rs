@@ -1,22 +1,10 @@
-//! Where the desired state comes from. For now that is the local file alone.
+//! The local file.
 
+use super::{Desired, revision_of};
 use crate::root::Root;
-use crate::store::Pin;
 use nodelet_api::{DesiredState, Problem, Problems, from_toml};
-use sha2::{Digest, Sha256};
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// A desired state, and where it comes from.
-#[derive(Clone, Debug)]
-pub struct Desired {
-    /// The state.
-    pub state: DesiredState,
-    /// Where it comes from, in words: the file, or why it is another one.
-    pub origin: String,
-    /// A short name for this content: the beginning of its hash.
-    pub revision: String,
-}
 
 /// What is wrong with a state file.
 #[derive(Debug, thiserror::Error)]
@@ -63,41 +51,23 @@ pub fn local_file(root: &Root, path: &Path) -> Result<Option<Desired>, InvalidSt
         problems.add(nodelet_api::FieldPath::root(), message);
         return Err(invalid(problems));
     }
-    let state: DesiredState = from_toml(&text).map_err(invalid)?;
-    Ok(Some(Desired { revision: revision_of(&state), state, origin: origin.display().to_string() }))
-}
-
-/// The state that is wanted: the local file's, or the last good one while the host is kept away from that.
-pub fn wanted(local: Desired, pin: Option<&Pin>) -> Desired {
-    match pin {
-        Some(pin) if pin.away_from == local.revision => Desired {
-            state: pin.good.state.clone(),
-            origin: format!("the last good state; {} has revision {}, {}", local.origin, pin.away_from, pin.reason),
-            revision: pin.good.revision.clone(),
-        },
-        _ => local,
-    }
-}
-
-/// A name for a state by its content: comments, order of fields and spacing don't change it.
-pub fn revision_of(state: &DesiredState) -> String {
-    let canonical = serde_json::to_vec(state).unwrap_or_default();
-    let digest = Sha256::digest(&canonical);
-    digest.iter().take(6).fold(String::new(), |name, byte| name + &format!("{byte:02x}"))
+    let state = from_toml::<DesiredState>(&text).map_err(invalid)?.expand();
+    let (revision, origin) = (revision_of(&state), origin.display().to_string());
+    Ok(Some(Desired {
+        state,
+        origin,
+        why: String::new(),
+        asked: revision.clone(),
+        revision,
+        permit: None,
+        reverted: None,
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn a_revision_is_its_content() {
-        let revision = |text: &str| revision_of(&from_toml(text).unwrap());
-        let plain = revision("[[packages]]\nname = 'a'\nversion = '1'\n");
-        assert_eq!(plain, revision("# why\n[[packages]]\nversion = \"1\"\nname = \"a\"\nhold = false\n"));
-        assert_ne!(plain, revision("[[packages]]\nname = 'a'\nversion = '2'\n"));
-    }
 
     #[test]
     fn an_empty_file_is_a_mistake() {

@@ -1,0 +1,92 @@
+//! What is said of the node in its `NodeState`.
+
+use jiff::Timestamp;
+use nodelet_api::objects::{Applied, Condition, ManagedPackage, NodeStateStatus, OperatingSystem, RevisionRef, Staged};
+
+/// How far the node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What runs on the machine.
+    pub os: OperatingSystem,
+    /// This boot.
+    pub boot_id: String,
+    /// What is ready to be applied.
+    pub staged: Option<Staged>,
+    /// What the node is.
+    pub applied: Option<Applied>,
+    /// What it would go back to.
+    pub last_good: Option<String>,
+    /// Why it is not done.
+    pub waiting_for: String,
+    /// The managed packages.
+    pub packages: Vec<ManagedPackage>,
+    /// Conditions: type, status, reason, message.
+    pub conditions: Vec<(&'static str, bool, String, String)>,
+}
+
+impl Report {
+    /// As a status. What has not changed keeps its time.
+    pub fn status(&self, before: Option<&NodeStateStatus>, generation: Option<i64>, now: Timestamp) -> NodeStateStatus {
+        let old = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let conditions = self.conditions.iter();
+        NodeStateStatus {
+            observed_generation: generation,
+            nodelet_version: env!("CARGO_PKG_VERSION").into(),
+            boot_id: self.boot_id.clone(),
+            os: Some(self.os.clone()),
+            staged: self.staged.clone(),
+            applied: self.applied.clone(),
+            last_good: self.last_good.clone().map(|revision| RevisionRef { revision }),
+            steps: Vec::new(),
+            waiting_for: self.waiting_for.clone(),
+            packages: self.packages.clone(),
+            identity: before.and_then(|status| status.identity.clone()),
+            conditions: conditions
+                .map(|(kind, holds, reason, message)| condition(kind, *holds, reason, message, old, generation, now))
+                .collect(),
+        }
+    }
+}
+
+/// A condition; when it changed is kept from before, as long as it is the same.
+pub fn condition(
+    kind: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+    old: &[Condition],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
+    let status = if holds { "True" } else { "False" };
+    let same = old.iter().find(|condition| condition.kind == kind && condition.status == status);
+    let since = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: same.map_or_else(since, |same| same.last_transition_time.clone()),
+        observed_generation: generation,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_condition_keeps_its_time_until_it_changes() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let report = |holds| Report {
+            conditions: vec![("Converged", holds, "Why".into(), "because".into())],
+            ..Report::default()
+        };
+        let first = report(true).status(None, Some(1), at(1));
+        let same = report(true).status(Some(&first), Some(1), at(100));
+        assert_eq!(first, same, "nothing to write");
+        let other = report(false).status(Some(&same), Some(1), at(200));
+        assert_eq!(other.conditions[0].last_transition_time, "1970-01-01T00:03:20Z");
+    }
+}

@@ -1,0 +1,78 @@
+//! What the cluster hears of the node.
+
+use crate::cluster::Report;
+use crate::facts::Facts;
+use crate::plan::headline;
+use crate::reconcile::{Planned, ReconcileError, Reconciler};
+use crate::report::status::{Phase, Status};
+use crate::root::Root;
+use crate::settings::Settings;
+use nodelet_api::objects::{Applied, ManagedPackage, OperatingSystem, Staged};
+
+/// As many lines of a plan are told.
+const PLAN_LINES: usize = 50;
+
+/// What is known before anything was looked at.
+pub(super) fn about_host(root: &Root, settings: &Settings) -> Report {
+    let facts = Facts::gather(root, &settings.node.name);
+    let fact = |name: &str| facts.get(name).unwrap_or_default().to_owned();
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default().trim().to_owned();
+    Report {
+        os: OperatingSystem {
+            id: fact("node.os"),
+            version_id: fact("node.osVersion"),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            package_manager: String::new(),
+        },
+        boot_id: read("/proc/sys/kernel/random/boot_id"),
+        ..Report::default()
+    }
+}
+
+/// What a round came to.
+pub(super) fn about(planned: &Planned, reconciler: &Reconciler) -> Result<Report, ReconcileError> {
+    let good = reconciler.good_revisions()?;
+    let mut report = about_host(reconciler.root(), reconciler.settings());
+    reconciler.manager_name().clone_into(&mut report.os.package_manager);
+    report.staged = planned.waits_for.is_some().then(|| Staged {
+        revision: planned.desired.revision.clone(),
+        disruption: planned.plan.disruption,
+        plan: planned.plan.steps.iter().take(PLAN_LINES).map(|step| headline(&step.action)).collect(),
+    });
+    report.applied = good.first().map(|(revision, at)| Applied {
+        revision: revision.clone(),
+        at: at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        secrets: String::new(),
+    });
+    report.last_good = good.get(1).or(good.first()).map(|(revision, _)| revision.clone());
+    let installed = planned.target.packages.iter().filter(|package| package.present).filter_map(|package| {
+        let version = planned.observed.packages.get(&package.name)?.version.clone();
+        Some(ManagedPackage { name: package.name.clone(), version })
+    });
+    report.packages = installed.collect();
+    report.packages.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(report)
+}
+
+/// With what the daemon says of itself.
+pub(super) fn with_conditions(report: &Report, status: &Status) -> Report {
+    let phase = format!("{:?}", status.phase);
+    let error = status.last_error.as_ref();
+    let message = error.map_or_else(|| status.line(), |error| error.message.clone());
+    let reason = error.map_or_else(|| phase.clone(), |error| error.reason.clone());
+    let converged = status.phase == Phase::Converged;
+    let names: Vec<&str> = status.drifted.iter().map(|drifted| drifted.resource.as_str()).collect();
+    let failing = matches!(status.phase, Phase::Failed | Phase::Invalid | Phase::Reverted);
+    let steady = |holds: bool| if holds { reason.clone() } else { "AsExpected".to_owned() };
+    let why = |holds: bool| if holds { message.clone() } else { String::new() };
+    let drifted = !names.is_empty();
+    Report {
+        waiting_for: status.waiting_for.clone().unwrap_or_default(),
+        conditions: vec![
+            ("Converged", converged, phase, if converged { String::new() } else { status.line() }),
+            ("Degraded", failing, steady(failing), why(failing)),
+            ("Drifted", drifted, (if drifted { "LeftAlone" } else { "AsExpected" }).to_owned(), names.join(", ")),
+        ],
+        ..report.clone()
+    }
+}

@@ -1,0 +1,62 @@
+//! What is written down when a change begins, and when the host is as wanted.
+
+use super::Planned;
+use crate::apply::own;
+use crate::source::Desired;
+use crate::store::{End, Good, Kind, Owned, Store, StoreError, Transaction};
+use jiff::Timestamp;
+use nodelet_api::text::PackageVersion;
+
+/// The host is as wanted: notes what nodelet owns, ends the transaction, and remembers the state as a good one. Whether
+/// it is a new one.
+pub(super) fn conclude(
+    store: &Store,
+    owned: &mut Owned,
+    transaction: Option<Transaction>,
+    planned: &Planned,
+) -> Result<bool, StoreError> {
+    own(owned, transaction.as_ref(), &planned.target, &planned.observed);
+    // Ended first: a crash in between forgets that a file is ours, which is safe; the other way round, the next round
+    // would take what was put back for something that nodelet placed.
+    if let Some(mut transaction) = transaction {
+        transaction.ended(End::Done)?;
+    }
+    if *owned != store.owned()? {
+        store.set_owned(owned)?;
+    }
+    // The source asks for something else than what was rolled back: the rollback is over, also for that revision.
+    if store.pin()?.is_some_and(|pin| pin.away_from != planned.desired.asked) {
+        store.set_pin(None)?;
+    }
+    let new = store.good()?.first().is_none_or(|good| good.revision != planned.desired.revision);
+    if new {
+        store.add_good(&good(planned))?;
+    }
+    Ok(new)
+}
+
+/// The state that the host has now, with the versions that are installed.
+fn good(planned: &Planned) -> Good {
+    let mut state = planned.desired.state.clone();
+    for (package, target) in state.packages.iter_mut().zip(&planned.target.packages) {
+        let installed = planned.observed.packages.get(&target.name).map(|installed| installed.version.as_str());
+        if let Some(Ok(version)) = installed.filter(|_| target.present).map(PackageVersion::try_from) {
+            package.version = Some(version);
+            package.allow_downgrade = true;
+        }
+    }
+    Good { revision: planned.desired.revision.clone(), state, at: Timestamp::now() }
+}
+
+/// Begins a transaction, named by why it came about.
+pub(super) fn begin(store: &Store, desired: &Desired) -> Result<Transaction, StoreError> {
+    let last = store.history()?.into_iter().rev().find(|summary| summary.end == Some(End::Done));
+    let known = last.is_some_and(|summary| summary.record.revision == desired.revision);
+    let back = store.pin()?.is_some_and(|pin| pin.good.revision == desired.revision);
+    let kind = match (known, back) {
+        (true, _) => Kind::Repair,
+        (false, true) => Kind::Rollback,
+        (false, false) => Kind::Apply,
+    };
+    store.begin(kind, &desired.revision, &desired.origin)
+}
