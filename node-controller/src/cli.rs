@@ -1,7 +1,10 @@
 //! The command line.
 
 use crate::preflight::{self, Finding};
+use crate::run;
+use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
+use kube::Client;
 use std::process::ExitCode;
 
 /// Writes the desired state of every node and decides when a node may be disturbed.
@@ -26,6 +29,15 @@ enum Output {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the controller. Several may run; one of them acts.
+    Run {
+        /// The namespace of revisions and of the lease.
+        #[arg(long, env = "POD_NAMESPACE", default_value = "nodelet-system")]
+        namespace: String,
+        /// Who this one of several is. Without it, the host name and the process.
+        #[arg(long, env = "POD_NAME")]
+        identity: Option<String>,
+    },
     /// Look whether the cluster of the current kubeconfig can take node-controller; change nothing.
     Preflight,
     /// Show the version.
@@ -34,7 +46,8 @@ enum Command {
 
 /// Runs what the command line asks for.
 pub fn execute(cli: &Cli) -> ExitCode {
-    let result = match cli.command {
+    let result = match &cli.command {
+        Command::Run { namespace, identity } => run_controller(namespace, identity.as_deref()),
         Command::Preflight => preflight(cli.output),
         Command::Version => {
             println!("node-controller {}", env!("CARGO_PKG_VERSION"));
@@ -49,6 +62,21 @@ pub fn execute(cli: &Cli) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn run_controller(namespace: &str, identity: Option<&str>) -> anyhow::Result<bool> {
+    let level = tracing_subscriber::filter::LevelFilter::INFO;
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    let own =
+        || format!("{}-{}", std::fs::read_to_string("/etc/hostname").unwrap_or_default().trim(), std::process::id());
+    let identity = identity.map_or_else(own, str::to_owned);
+    let options = run::Options { namespace: namespace.to_owned(), identity };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = Client::try_default().await.context("finding a cluster: set KUBECONFIG, or run in a pod")?;
+        run::run(client, &options).await
+    })?;
+    Ok(true)
 }
 
 fn preflight(output: Output) -> anyhow::Result<bool> {

@@ -1,6 +1,13 @@
 //! node-controller writes each node's desired state, and decides when a node may be disturbed.
 //!
-//! What is here so far: the look at a cluster before anything is installed into it.
+//! A pure core and a thin shell: [`decide`] says what is to be written from what the cluster holds ([`world`]), and
+//! [`act`] writes it. Every decision is made from the API's state, none from memory.
 
+pub mod act;
 pub mod cli;
+pub mod decide;
+pub mod leader;
 pub mod preflight;
+pub mod render;
+pub mod run;
+pub mod world;
