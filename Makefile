@@ -1,6 +1,6 @@
 # What can be done here. Everything is in tests/run; `make help` lists it.
 
-.PHONY: help test test-unit test-host test-cluster demo packages generate setup clean-testbed clean
+.PHONY: help test test-unit test-host test-cluster demo bench packages generate setup clean-testbed clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,9 @@ test-host: ## Tests on real systemd nodes
 
 test-cluster: ## Tests with a real control plane and real kubelets
 	@tests/run cluster
+
+bench: ## Measure nodelet beside bare commands, Puppet, CFEngine and Ansible (15 minutes; no test)
+	@tests/run bench
 
 packages: ## Build nodelet's .deb and .rpm and signed repositories of them, into build/
 	@tests/run packages

@@ -7,7 +7,7 @@
 mod certificates;
 mod component;
 mod join;
-mod pods;
+pub(crate) mod pods;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -176,6 +176,11 @@ impl Cluster {
         run(Command::new(self.binaries.program("kubectl")).arg("--kubeconfig").arg(self.kubeconfig()).args(words))
     }
 
+    /// `kubectl` with the credential in a file.
+    pub fn kubectl_as(&self, kubeconfig: &Path, words: &[&str]) -> Result<String> {
+        run(Command::new(self.binaries.program("kubectl")).arg("--kubeconfig").arg(kubeconfig).args(words))
+    }
+
     /// `kubectl apply` of a manifest (YAML or JSON).
     pub fn apply(&self, manifest: &str) -> Result<String> {
         let mut command = Command::new(self.binaries.program("kubectl"));
@@ -183,6 +188,17 @@ impl Cluster {
         let done = crate::command::output(&mut command, Some(manifest.as_bytes()), START_LIMIT)?;
         anyhow::ensure!(done.success(), "kubectl apply failed:\n{}\nof:\n{manifest}", done.text());
         Ok(done.stdout)
+    }
+
+    /// A node-controller of this checkout, not started yet. Several may run; one of them acts.
+    pub fn controller(&self, identity: &str) -> Result<Component> {
+        let program = crate::paths::program("node-controller")?;
+        let name = format!("node-controller-{identity}");
+        Ok(Component::new(&name, &self.slot, program, &self.dir)
+            .word("run")
+            .flag("namespace", "nodelet-system")
+            .flag("identity", identity)
+            .env("KUBECONFIG", self.kubeconfig().display()))
     }
 
     /// Waits until the API server says that it is ready, for example after a restart.

@@ -15,6 +15,8 @@ use crate::command::run_for;
 use crate::digest::sha256;
 use crate::{debian, lock, paths};
 
+pub(crate) use recipes::CGROUPS as WRITABLE_CGROUPS;
+
 /// How an image is made.
 #[derive(Debug)]
 pub(crate) struct Recipe {
@@ -43,6 +45,8 @@ pub enum Kind {
     Rpm,
     /// The base with containerd, runc and CNI plugins; the kubelet is bound into the node.
     Kube,
+    /// The base with Puppet, Ansible and `CFEngine`, for `make bench`.
+    Bench,
 }
 
 /// An image that is there.
@@ -71,6 +75,7 @@ impl Kind {
             Self::Base => &recipes::BASE,
             Self::Rpm => &recipes::RPM,
             Self::Kube => &recipes::KUBE,
+            Self::Bench => &recipes::BENCH,
         }
     }
 

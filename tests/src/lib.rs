@@ -5,6 +5,7 @@
 //! serves them [`dummy`] packages from signed [`repository`]s, and starts a [`cluster`] (etcd, API server,
 //! controller manager, scheduler) that real kubelets on the nodes join. Nothing here is a mock.
 
+pub mod bench;
 pub mod cgroup;
 pub mod cluster;
 pub mod command;
@@ -20,6 +21,7 @@ pub mod node;
 pub mod nodelet;
 pub mod paths;
 pub mod process;
+pub mod repackage;
 pub mod repository;
 pub mod slot;
 pub mod wait;

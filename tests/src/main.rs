@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use testbed::slot::{Number, reaper, teardown};
-use testbed::{Node, NodeOptions, demo, image, kubernetes};
+use testbed::{Node, NodeOptions, bench, demo, image, kubernetes};
 
 /// The test bed of the node operator.
 #[derive(Debug, Parser)]
@@ -48,6 +48,15 @@ enum Task {
     },
     /// Show nodelet at work on a throwaway node.
     Demo,
+    /// Measure how fast nodelet is, beside other tools.
+    Bench(bench::Options),
+    /// Run a command and print how long it took, in nanoseconds. Started in nodes by the benchmark.
+    #[command(hide = true)]
+    Stopwatch {
+        /// The command.
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -82,6 +91,8 @@ fn run(task: &Task) -> Result<()> {
             Ok(())
         }
         Task::Demo => demo::run(),
+        Task::Bench(options) => bench::run(options),
+        Task::Stopwatch { words } => bench::stopwatch::run(words),
     }
 }
 

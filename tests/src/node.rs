@@ -35,6 +35,8 @@ pub struct NodeOptions {
     pub image: Kind,
     /// Directories and files of the host that it sees.
     pub binds: Vec<Bind>,
+    /// Whether its disk does what it is told to when something is synced.
+    pub syncs: bool,
 }
 
 /// A directory or file of the host, shown in a node.
@@ -51,7 +53,14 @@ pub struct Bind {
 impl NodeOptions {
     /// A node of this name with this image.
     pub fn new(name: impl Into<String>, image: Kind) -> Self {
-        Self { name: name.into(), image, binds: Vec::new() }
+        Self { name: name.into(), image, binds: Vec::new(), syncs: true }
+    }
+
+    /// A disk that takes a sync for done at once: for what writes so much that the machine's disk would be measured.
+    #[must_use]
+    pub fn without_syncs(mut self) -> Self {
+        self.syncs = false;
+        self
     }
 
     /// Shows a path of the host in the node, read-only.
@@ -104,7 +113,7 @@ impl Node {
         let gateway = slot.number().gateway().octets();
         let address = Ipv4Addr::new(gateway[0], gateway[1], gateway[2], index);
         let dir = slot.dir().join("nodes").join(&options.name);
-        let root = overlay(&image, &dir)?;
+        let root = overlay(&image, &dir, options.syncs)?;
         let mut binds = options.binds;
         if options.image == Kind::Kube {
             // An overlay's upper directory can't be on an overlay, and containerd makes overlays here.
@@ -180,16 +189,17 @@ impl Node {
     }
 }
 
-fn overlay(image: &Image, dir: &Path) -> Result<PathBuf> {
+fn overlay(image: &Image, dir: &Path, syncs: bool) -> Result<PathBuf> {
     for part in ["upper", "work", "root"] {
         fs::create_dir_all(dir.join(part)).with_context(|| format!("making {}/{part}", dir.display()))?;
     }
     let root = dir.join("root");
     let layers = format!(
-        "lowerdir={},upperdir={},workdir={}",
+        "lowerdir={},upperdir={},workdir={}{}",
         image.lower_dirs(),
         dir.join("upper").display(),
-        dir.join("work").display()
+        dir.join("work").display(),
+        if syncs { "" } else { ",volatile" }
     );
     run(Command::new("mount").args(["-t", "overlay", "overlay", "-o", &layers]).arg(&root)).with_context(|| {
         format!(

@@ -30,13 +30,22 @@ pub fn version() -> Result<String> {
 
 /// Builds the packages and the repository into a slot's directory.
 pub fn build(slot: &Arc<Slot>) -> Result<Repository> {
+    build_some(slot, &[OLDER.to_owned(), version()?], &[Format::Deb, Format::Rpm])
+}
+
+/// The same for apt and the newest version alone.
+pub fn build_deb(slot: &Arc<Slot>) -> Result<Repository> {
+    build_some(slot, &[version()?], &[Format::Deb])
+}
+
+fn build_some(slot: &Arc<Slot>, versions: &[String], formats: &[Format]) -> Result<Repository> {
     let program = paths::program("nodelet")?;
     let sources = Sources::new(paths::checkout());
     let out = slot.dir().join("nodelet-packages");
     let mut files: Vec<PathBuf> = Vec::new();
-    for version in [OLDER.to_owned(), sources.version(None)?] {
+    for version in versions {
         let built = sources
-            .build(&program, &version, &[Format::Deb, Format::Rpm], &out)
+            .build(&program, version, formats, &out)
             .with_context(|| format!("building nodelet's packages around {}", program.display()))?;
         files.extend(built);
     }
@@ -57,9 +66,14 @@ fn libraries(built: &[PathBuf]) -> Result<Package> {
 
 /// Boots a node that has nodelet's repository configured, and nodelet not yet installed.
 pub fn node(options: NodeOptions) -> Result<Node> {
+    node_in(&slot()?, options)
+}
+
+/// The same in another slot than the one that tests share.
+pub fn node_in(slot: &Arc<Slot>, options: NodeOptions) -> Result<Node> {
     let repository = repository()?;
     let image = options.image;
-    let node = Node::boot(&slot()?, options.bind(repository.dir(), repository.bound_at()))?;
+    let node = Node::boot(slot, options.bind(repository.dir(), repository.bound_at()))?;
     let base = format!("file://{}", repository.bound_at());
     if image == Kind::Rpm {
         repository.add_to_dnf(&node, &base)?;

@@ -47,6 +47,20 @@ pub fn init_of(dir: &Path) -> Result<Option<i32>> {
     }))
 }
 
+/// The process of a node that has this number there. `leader` is the node's process 1.
+pub fn in_node(leader: i32, number: i32) -> Result<Option<i32>> {
+    let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let there = namespace(leader).with_context(|| format!("finding the pid namespace of process {leader}"))?;
+    let found = select(|pid| {
+        let last = |ids: &str| ids.split_whitespace().last().and_then(|id| id.parse().ok());
+        namespace(pid).is_some_and(|here| here == there)
+            && fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| {
+                status.lines().find_map(|line| line.strip_prefix("NSpid:")).and_then(last) == Some(number)
+            })
+    })?;
+    Ok(found.first().copied())
+}
+
 /// Ends processes with SIGKILL and waits until they are gone. `find` is asked again each time, so that children born
 /// in between are ended as well.
 pub fn end_all(what: &str, limit: Duration, find: impl Fn() -> Result<Vec<i32>>) -> Result<usize> {

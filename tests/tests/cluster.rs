@@ -3,5 +3,9 @@
 
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
+#[path = "cluster/follow.rs"]
+mod follow;
 #[path = "cluster/nodes.rs"]
 mod nodes;
+#[path = "cluster/objects.rs"]
+mod objects;

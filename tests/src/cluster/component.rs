@@ -22,6 +22,7 @@ pub struct Component {
     name: String,
     program: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     slot_dir: PathBuf,
     log: PathBuf,
     child: Mutex<Option<Child>>,
@@ -33,6 +34,7 @@ impl Component {
             name: name.to_owned(),
             program,
             arguments: Vec::new(),
+            environment: Vec::new(),
             slot_dir: slot.dir().to_path_buf(),
             log: dir.join(format!("{name}.log")),
             child: Mutex::default(),
@@ -43,6 +45,20 @@ impl Component {
     #[must_use]
     pub(super) fn flag(mut self, name: &str, value: impl Display) -> Self {
         self.arguments.push(format!("--{name}={value}"));
+        self
+    }
+
+    /// Adds a plain argument.
+    #[must_use]
+    pub(super) fn word(mut self, word: &str) -> Self {
+        self.arguments.push(word.to_owned());
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub(super) fn env(mut self, name: &str, value: impl Display) -> Self {
+        self.environment.push((name.to_owned(), value.to_string()));
         self
     }
 
@@ -68,6 +84,7 @@ impl Component {
         let started = Command::new("setsid")
             .arg(&self.program)
             .args(&self.arguments)
+            .envs(self.environment.iter().cloned())
             .env(process::MARK, &self.slot_dir)
             .stdin(Stdio::null())
             .stdout(Stdio::from(log.try_clone().context("opening the log a second time")?))

@@ -24,7 +24,7 @@ const APPLETS: [&str; 22] = [
 ];
 
 /// The archive in the slot's directory, made if it is not there.
-pub(super) fn archive(dir: &Path) -> Result<PathBuf> {
+pub(crate) fn archive(dir: &Path) -> Result<PathBuf> {
     let path = dir.join("pod-images.tar");
     if path.is_file() {
         return Ok(path);

@@ -1,11 +1,16 @@
 //! How the demo speaks: numbered steps with their time, commands with their output.
 
-use std::io::{IsTerminal, stdout};
+use std::io::{IsTerminal, Write, stdout};
 use std::time::Instant;
 
 use anyhow::Result;
 
 use crate::Node;
+
+/// Longer lines of output go on in the next one.
+const WIDTH: usize = 112;
+/// Where they go on: below the values of `nodelet status`.
+const INDENT: usize = 14;
 
 /// Where the demo is.
 #[derive(Debug)]
@@ -30,16 +35,29 @@ impl Stage {
 
     /// Says one thing about the step.
     pub(super) fn say(&self, line: &str) {
-        println!("    {}", self.paint("2", line));
+        for line in wrapped(line, 0) {
+            println!("    {}", self.paint("2", &line));
+        }
     }
 
     /// Runs a script that must succeed in the node, and shows it with what it prints.
     pub(super) fn show(&self, node: &Node, script: &str) -> Result<()> {
-        println!("    {}", self.paint("36", &format!("{}# {script}", node.name())));
-        for line in node.run_sh(script)?.lines() {
-            println!("    {line}");
-        }
+        self.command(node, script);
+        print(&node.run_sh(script)?);
         Ok(())
+    }
+
+    /// The same for a command whose exit code says something.
+    pub(super) fn look(&self, node: &Node, script: &str) -> Result<()> {
+        self.command(node, script);
+        print(&node.sh(script)?.text());
+        Ok(())
+    }
+
+    /// Shows a command that is run by other means.
+    pub(super) fn command(&self, node: &Node, script: &str) {
+        println!("    {}", self.paint("36", &format!("{}# {script}", node.name())));
+        stdout().flush().ok();
     }
 
     /// Ends the demo.
@@ -52,5 +70,43 @@ impl Stage {
 
     fn paint(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+fn print(output: &str) {
+    for line in output.lines().flat_map(|line| wrapped(line, INDENT)) {
+        println!("    {line}");
+    }
+}
+
+/// A line in pieces that fit, cut between words.
+fn wrapped(line: &str, indent: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    let mut length = 0;
+    for word in line.split_inclusive(' ') {
+        let size = word.chars().count();
+        if length > indent && length + size > WIDTH {
+            pieces.push(" ".repeat(indent));
+            length = indent;
+        }
+        length += size;
+        if let Some(piece) = pieces.last_mut() {
+            piece.push_str(word);
+        }
+    }
+    pieces.iter().map(|piece| piece.trim_end().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_go_on_below_their_value() {
+        assert_eq!(wrapped("  a  b", INDENT), ["  a  b"]);
+        let pieces = wrapped(&format!("   State: {}", "word ".repeat(50)), INDENT);
+        assert!(pieces.len() == 3 && pieces.iter().all(|piece| piece.len() <= WIDTH), "{pieces:?}");
+        assert!(pieces[1].starts_with("              word"), "{pieces:?}");
+        assert_eq!(pieces.iter().map(|piece| piece.matches("word").count()).sum::<usize>(), 50);
     }
 }

@@ -125,7 +125,7 @@ pub(crate) static KUBE: Recipe = Recipe {
 };
 
 /// nspawn mounts the v1 controllers read-only; a remount is refused as busy, a fresh mount is not.
-const CGROUPS: &str = r"#!/bin/sh
+pub(crate) const CGROUPS: &str = r"#!/bin/sh
 # Makes the cgroup v1 controllers writable. With cgroup v2 there is nothing to do.
 set -eu
 for controller in cpuset cpu cpuacct memory pids devices freezer blkio; do
@@ -179,3 +179,18 @@ RestartSec=1
 [Install]
 WantedBy=multi-user.target
 ";
+
+/// The base with the tools that nodelet is measured against in `make bench`. Their own daemons are off: each is run when
+/// its turn comes, and must not disturb the others' turns. Of Ansible the core is enough.
+pub(crate) static BENCH: Recipe = Recipe {
+    name: "bench",
+    parent: Some(&BASE),
+    packages: &["puppet-agent", "ansible-core", "python3-apt", "cfengine3"],
+    script: "
+        systemctl --root=/ mask puppet.service cfengine3.service cf-execd.service cf-monitord.service \
+            cf-serverd.service cf-apache.service cf-hub.service cf-postgres.service cf-php-fpm.service
+        rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
+        apt-get clean
+    ",
+    files: &[],
+};

@@ -21,8 +21,13 @@ impl Scene {
         let clocks = ["1.0", "2.0"].map(|version| dummy::service("clock", version));
         repository.publish(&clocks).unwrap();
         repository.publish(&[dummy::plain("extra", "1.0"), dummy::failing("broken", "1.0")]).unwrap();
-        let options = NodeOptions::new(name, image).bind(repository.dir(), repository.bound_at());
-        let node = nodelet::node(options).unwrap();
+        Self::with(NodeOptions::new(name, image), repository)
+    }
+
+    /// The same with a repository of one's own.
+    pub(crate) fn with(options: NodeOptions, repository: Repository) -> Self {
+        let image = options.image;
+        let node = nodelet::node(options.bind(repository.dir(), repository.bound_at())).unwrap();
         node.write_file("/etc/nodelet/keys/dummies.asc", repository.public_key().unwrap(), 0o644).unwrap();
         if image == Kind::Rpm {
             // These nodes are Debian inside, so both are there.
@@ -32,8 +37,8 @@ impl Scene {
         Self { node, repository }
     }
 
-    /// A state with the repository, the clock in a version, and more.
-    pub(crate) fn state(&self, version: &str, more: &str) -> String {
+    /// The repository, as a state names it.
+    pub(crate) fn source(&self) -> String {
         let base = format!("file://{}", self.repository.bound_at());
         format!(
             r#"
@@ -47,7 +52,15 @@ key = {{ file = "/etc/nodelet/keys/dummies.asc" }}
 [repositories.dnf]
 baseurl = ["{base}/dnf"]
 key = {{ file = "/etc/nodelet/keys/dummies.asc" }}
+"#
+        )
+    }
 
+    /// A state with the repository, the clock in a version, and more.
+    pub(crate) fn state(&self, version: &str, more: &str) -> String {
+        let source = self.source();
+        format!(
+            r#"{source}
 [[packages]]
 name = "clock"
 version = "{version}"
@@ -221,11 +234,9 @@ fn undoes(name: &str, image: Kind) {
     assert!(!node.exists("/etc/systemd/system/bad.service").unwrap());
     assert!(node.read_file("/etc/clock/wörld.conf").unwrap().starts_with("version = 1.0"));
     assert_eq!(node.unit_state("clock.service").unwrap(), "active");
-    assert!(
-        scene.starts().len() > starts.len() && scene.starts().last() == Some(&"1.0".to_owned()),
-        "{:?}",
-        scene.starts()
-    );
+    // With apt it was never restarted: what fails came before its turn, and its package was kept from doing it.
+    let expected = if image == Kind::Rpm { starts.len() + 1 } else { starts.len() };
+    assert!(scene.starts().len() >= expected && scene.starts().last() == starts.last(), "{:?}", scene.starts());
 
     // The same with a package whose own script fails.
     let bad_package = "[[packages]]\nname = \"broken\"\n";
@@ -249,40 +260,73 @@ fn a_failed_step_is_undone_with_dnf() {
     undoes("dnf-undo", Kind::Rpm);
 }
 
+/// How often each kind of drift is tried: one that the machine held up must not count.
+const TRIES: usize = 5;
+/// How soon files and units are back.
+const AT_ONCE: u64 = 100;
+
+/// Changes something and waits until it is put back, several times. The median must be soon, beyond what seeing it
+/// costs here and now: two looks, one of which began too early, as slow as the slowest at a node that is as wanted.
+fn repaired_at_once(node: &Node, what: &str, change: &str, repaired: &str) {
+    // The time is measured in the node, from the change on.
+    let script = format!(
+        "now() {{ echo $(($(date +%s%N) / 1000000)); }}
+         for i in $(seq {TRIES}); do
+             until nodelet status && nodelet plan; do :; done >/dev/null
+             start=$(now); {repaired}; echo look $(($(now) - start))
+             {change}; start=$(now); until {repaired}; do :; done 2>/dev/null; echo repair $(($(now) - start))
+         done
+         until nodelet status && nodelet plan; do :; done >/dev/null"
+    );
+    let done = node.exec_with(&["timeout", "60", "sh", "-c", &script], None, SOON).unwrap();
+    assert!(done.success(), "{what} was not repaired: {}\n{}", done.text(), node.journal("nodelet").unwrap());
+    let times = |kind: &str| -> Vec<u64> {
+        let found = done.stdout.lines().filter_map(|line| line.strip_prefix(kind)?.trim().parse().ok());
+        let mut found: Vec<u64> = found.collect();
+        found.sort_unstable();
+        found
+    };
+    let (looks, repairs) = (times("look"), times("repair"));
+    let (overhead, median) = (2 * looks[TRIES - 1], repairs[TRIES / 2]);
+    println!("{what} was repaired after {median} ms ({repairs:?}, {overhead} ms to see it)");
+    assert!(median < AT_ONCE + overhead, "{what} was repaired after {repairs:?} ms, and {overhead} ms to see it");
+}
+
 /// Drift of every kind is put back as it happens; what is only to be reported is left alone.
 fn repairs(name: &str, image: Kind) {
     let scene = Scene::new(name, image);
     let node = &scene.node;
+    node.write_file("/etc/nodelet/nodelet.toml.d/many.toml", "[check]\nrepairsPerHour = 1000\n", 0o600).unwrap();
+    node.run_sh("systemctl reload nodelet").unwrap();
     let reported = "[[files]]\npath = \"/etc/reported.conf\"\ncontent = \"wanted\\n\"\ndrift = \"Report\"\n";
     scene.hand_over(&scene.state("1.0", reported));
     scene.wait_for_phase("Converged", None);
 
-    // Each change with the condition that it is undone; the time is measured in the node, from the change on.
+    // Each change with the condition that it is undone.
     let changes = [
-        ("an edited file", "echo x > /etc/clock/wörld.conf", "grep -q 'version = 1.0' /etc/clock/wörld.conf", 1000),
-        ("a mode", "chmod 0666 /etc/clock/wörld.conf", "test \"$(stat -c %a /etc/clock/wörld.conf)\" = 640", 1000),
-        ("a removed file", "rm /etc/clock/wörld.conf", "test -e /etc/clock/wörld.conf", 1000),
-        ("a removed directory", "rm -r /etc/clock", "test -e /etc/clock/wörld.conf", 1000),
-        ("a stopped unit", "systemctl stop clock", "systemctl -q is-active clock", 1000),
-        ("a disabled unit", "systemctl disable clock", "systemctl -q is-enabled clock", 1000),
+        ("an edited file", "echo x > /etc/clock/wörld.conf", "grep -q 'version = 1.0' /etc/clock/wörld.conf"),
+        ("a mode", "chmod 0666 /etc/clock/wörld.conf", "test \"$(stat -c %a /etc/clock/wörld.conf)\" = 640"),
+        ("a removed file", "rm /etc/clock/wörld.conf", "test -e /etc/clock/wörld.conf"),
+        ("a removed directory", "rm -r /etc/clock", "test -e /etc/clock/wörld.conf"),
+        ("a stopped unit", "systemctl stop clock", "systemctl -q is-active clock"),
+        ("a disabled unit", "systemctl -q disable clock", "systemctl -q is-enabled clock"),
         (
             "a removed drop-in",
             "rm -r /etc/systemd/system/clock.service.d",
             "test -e /etc/systemd/system/clock.service.d/10-test.conf",
-            1000,
         ),
     ];
-    for (what, change, repaired, limit) in changes {
-        let script = format!(
-            "{change}; start=$(date +%s%N); until {repaired}; do :; done 2>/dev/null; echo $((($(date +%s%N) - start) / 1000000))"
-        );
-        let done = node.exec_with(&["timeout", "20", "sh", "-c", &script], None, SOON).unwrap();
-        assert!(done.success(), "{what} was not repaired: {}\n{}", done.text(), node.journal("nodelet").unwrap());
-        let took: u64 = done.stdout.lines().last().unwrap().parse().unwrap();
-        println!("{what} was repaired after {took} ms");
-        assert!(took < limit, "{what} was repaired after {took} ms");
-        node.wait_for("the node to be as wanted", SOON, "nodelet status && nodelet plan").unwrap();
+    for (what, change, repaired) in changes {
+        repaired_at_once(node, what, change, repaired);
     }
+
+    // A repository that somebody removed; its lists are read again, which takes as long as it takes.
+    let definition = match image {
+        Kind::Rpm => "/etc/yum.repos.d/dummies.repo",
+        _ => "/etc/apt/sources.list.d/dummies.sources",
+    };
+    node.run(&["rm", definition]).unwrap();
+    node.wait_for("the repository", SOON, &format!("test -e {definition} && nodelet status && nodelet plan")).unwrap();
 
     // A package that an administrator, or unattended-upgrades, changed.
     let (remove, upgrade) = match image {
@@ -303,6 +347,40 @@ fn repairs(name: &str, image: Kind) {
     assert_eq!(status["drifted"][0]["resource"], "file /etc/reported.conf", "{status}");
     node.write_file("/etc/reported.conf", "wanted\n", 0o644).unwrap();
     scene.wait_for_phase("Converged", None);
+}
+
+/// A held package is nobody's to change but nodelet's, and stays held when nodelet changes it.
+fn holds(name: &str, image: Kind) {
+    let scene = Scene::new(name, image);
+    let held = |version: &str| {
+        scene.state(version, "").replacen("allowDowngrade = true", "allowDowngrade = true\nhold = true", 1)
+    };
+    let list = match image {
+        Kind::Rpm => "dnf -q versionlock list",
+        _ => "apt-mark showhold",
+    };
+    let mut revision = None;
+    for version in ["1.0", "2.0", "1.0"] {
+        scene.hand_over(&held(version));
+        revision = Some(scene.wait_for_phase("Converged", revision.as_deref()));
+        assert_eq!(scene.installed("clock"), version);
+        let locks = scene.node.run_sh(list).unwrap();
+        let exact = if image == Kind::Rpm { format!("clock-0:{version}-1") } else { "clock".to_owned() };
+        assert!(locks.contains(&exact), "{version}: {locks}");
+    }
+    scene.hand_over(&scene.state("1.0", ""));
+    scene.wait_for_phase("Converged", revision.as_deref());
+    assert_eq!(scene.node.run_sh(list).unwrap(), "");
+}
+
+#[test]
+fn a_held_package_stays_held_with_apt() {
+    holds("apt-hold", Kind::Base);
+}
+
+#[test]
+fn a_held_package_stays_held_with_dnf() {
+    holds("dnf-hold", Kind::Rpm);
 }
 
 #[test]

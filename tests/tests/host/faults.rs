@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
-use crate::converge::Scene;
+use packaging::key::SigningKey;
 use testbed::image::Kind;
+use testbed::repository::Repository;
+
+use crate::converge::Scene;
 
 const SOON: Duration = Duration::from_secs(60);
 
 /// A node that has converged to 1.0, whose daemon is stopped: `nodelet apply` tells its result at once.
-fn converged(name: &str, image: Kind) -> Scene {
-    let scene = Scene::new(name, image);
+pub(crate) fn converged(scene: Scene) -> Scene {
     scene.hand_over(&scene.state("1.0", ""));
     scene.wait_for_phase("Converged", None);
     scene.node.run_sh("systemctl stop nodelet").unwrap();
@@ -19,7 +21,7 @@ fn converged(name: &str, image: Kind) -> Scene {
 
 impl Scene {
     /// Hands a state over that must fail, and checks that nothing has changed.
-    fn must_fail(&self, what: &str, state: &str, words: &[&str]) {
+    pub(crate) fn must_fail(&self, what: &str, state: &str, words: &[&str]) {
         let node = &self.node;
         let before = self.fingerprint();
         self.hand_over(state);
@@ -39,21 +41,21 @@ impl Scene {
     }
 
     /// What must be the same before and after: versions, files, and when each unit was last started.
-    fn fingerprint(&self) -> String {
+    pub(crate) fn fingerprint(&self) -> String {
         self.node
             .run_sh(
                 "dpkg-query -W 2>/dev/null | sort; { rpm -qa | grep -v ^gpg-pubkey | sort; } 2>/dev/null; dpkg --audit
                  find /etc/clock /etc/apt/sources.list.d /etc/apt/keyrings /etc/yum.repos.d /etc/systemd/system \
                      -type f -exec stat -c '%n %a %u' {} + -exec sha256sum {} + 2>/dev/null || :
                  systemctl show -P InvocationID clock.service dbus.service systemd-journald.service
-                 systemctl --failed --no-legend",
+                 cat /var/log/clock.starts; systemctl --failed --no-legend",
             )
             .unwrap()
     }
 }
 
 fn every_fault(name: &str, image: Kind) {
-    let scene = converged(name, image);
+    let scene = converged(Scene::new(name, image));
     let node = &scene.node;
     let more = |more: &str| scene.state("1.0", more);
     let file = |path: &str| format!("[[files]]\npath = \"{path}\"\ncontent = \"new\"\n");
@@ -76,7 +78,7 @@ fn every_fault(name: &str, image: Kind) {
 
     let missing = more("").replace("dummies.asc", "missing.asc");
     scene.must_fail("a missing key", &missing, &["missing.asc", "put the file there"]);
-    let other = testbed::repository::Repository::new("other", node.slot().dir().join(format!("other-{name}"))).unwrap();
+    let other = Repository::new("other", node.slot().dir().join(format!("other-{name}"))).unwrap();
     node.write_file("/etc/nodelet/keys/other.asc", other.public_key().unwrap(), 0o644).unwrap();
     if image == Kind::Rpm {
         // dnf trusts the keys that it once took; here it is to see this repository for the first time.
@@ -110,6 +112,87 @@ fn every_fault_with_apt() {
 #[test]
 fn every_fault_with_dnf() {
     every_fault("dnf-faults", Kind::Rpm);
+}
+
+/// A key that has expired is named with the day, before anything is tried with it.
+fn expired_key(name: &str, image: Kind) {
+    let scene = converged(Scene::new(name, image));
+    let (made, month) = (1_704_067_200, Duration::from_secs(30 * 24 * 3600));
+    let key = SigningKey::generate("old <old@example.org>", made, Some(month)).unwrap();
+    let mut old = Repository::with_key("old", scene.repository.dir().join("old"), key).unwrap();
+    old.publish(&[testbed::dummy::plain("late", "1.0")]).unwrap();
+    scene.node.write_file("/etc/nodelet/keys/old.asc", old.public_key().unwrap(), 0o644).unwrap();
+    let source = scene.source().replace("\"dummies\"", "\"old\"").replace("dummies.asc", "old.asc");
+    let source = source.replace("/srv/dummies/", "/srv/dummies/old/");
+    let state = scene.state("2.0", &format!("{source}[[packages]]\nname = \"late\"\n"));
+    scene.must_fail("an expired key", &state, &["old.asc", "expired", "2024-01-31"]);
+}
+
+#[test]
+fn an_expired_key_with_apt() {
+    expired_key("apt-expired", Kind::Base);
+}
+
+#[test]
+fn an_expired_key_with_dnf() {
+    expired_key("dnf-expired", Kind::Rpm);
+}
+
+#[test]
+fn a_unit_that_does_not_exist() {
+    let scene = converged(Scene::new("no-unit", Kind::Base));
+    for wanted in ["running = true", "enabled = true"] {
+        scene.hand_over(&scene.state("2.0", &format!("[[units]]\nname = \"nowhere.service\"\n{wanted}\n")));
+        let done = scene.node.exec(&["nodelet", "apply"]).unwrap();
+        println!("{wanted}: {}", done.stderr);
+        assert!(!done.success() && done.stderr.contains("nowhere.service"), "{}", done.text());
+        assert!(!done.stderr.contains("a person must look"), "{}", done.stderr);
+        assert_eq!(scene.installed("clock"), "1.0");
+    }
+}
+
+/// systemd ends a unit that does not stop; nodelet waits for that, and disturbs nobody else.
+#[test]
+fn a_unit_whose_stop_hangs() {
+    let scene = converged(Scene::new("hanging-stop", Kind::Base));
+    let node = &scene.node;
+    let starts = scene.starts();
+    let unit = |content: &str, running: bool| {
+        scene.state(
+            "1.0",
+            &format!(
+                "[[units]]\nname = \"stubborn.service\"\nrunning = {running}\ncontent = \"\"\"\n[Service]\n\
+                 TimeoutStopSec=2\nExecStart=/bin/sh -c \"trap '' TERM; exec sleep infinity\"\n\"\"\"\n\
+                 [[files]]\npath = \"/etc/stubborn.conf\"\ncontent = \"{content}\"\nrestart = [\"stubborn.service\"]\n"
+            ),
+        )
+    };
+    let apply = |state: &str| {
+        scene.hand_over(state);
+        let start = std::time::Instant::now();
+        node.run(&["nodelet", "apply"]).unwrap();
+        assert_eq!(node.exec(&["nodelet", "plan"]).unwrap().code(), 0);
+        start.elapsed()
+    };
+    let invocation = || node.run(&["systemctl", "show", "-P", "InvocationID", "stubborn.service"]).unwrap();
+    apply(&unit("one", true));
+    let first = invocation();
+
+    let took = apply(&unit("two", true));
+    assert!(took >= Duration::from_secs(2), "it did not wait: {took:?}");
+    assert_ne!(invocation(), first);
+    assert_eq!(node.unit_state("stubborn.service").unwrap(), "active");
+
+    let took = apply(&unit("two", false));
+    assert!(took >= Duration::from_secs(2), "it did not wait: {took:?}");
+    assert_ne!(node.unit_state("stubborn.service").unwrap(), "active");
+
+    // Gone with its file, while it runs.
+    apply(&unit("two", true));
+    apply(&scene.state("1.0", ""));
+    assert!(!node.exists("/etc/systemd/system/stubborn.service").unwrap());
+    assert_eq!(node.sh("pgrep -fx 'sleep infinity' | wc -l").unwrap().stdout, "1", "only the clock's is left");
+    assert_eq!(scene.starts(), starts);
 }
 
 /// A lock that somebody else holds is waited for, visibly.
