@@ -31,11 +31,17 @@ _nodelet() {
             nodelet,plan)
                 cmd="nodelet__subcmd__plan"
                 ;;
+            nodelet,render)
+                cmd="nodelet__subcmd__render"
+                ;;
             nodelet,rollback)
                 cmd="nodelet__subcmd__rollback"
                 ;;
             nodelet,run)
                 cmd="nodelet__subcmd__run"
+                ;;
+            nodelet,stage)
+                cmd="nodelet__subcmd__stage"
                 ;;
             nodelet,status)
                 cmd="nodelet__subcmd__status"
@@ -61,11 +67,17 @@ _nodelet() {
             nodelet__subcmd__help,plan)
                 cmd="nodelet__subcmd__help__subcmd__plan"
                 ;;
+            nodelet__subcmd__help,render)
+                cmd="nodelet__subcmd__help__subcmd__render"
+                ;;
             nodelet__subcmd__help,rollback)
                 cmd="nodelet__subcmd__help__subcmd__rollback"
                 ;;
             nodelet__subcmd__help,run)
                 cmd="nodelet__subcmd__help__subcmd__run"
+                ;;
+            nodelet__subcmd__help,stage)
+                cmd="nodelet__subcmd__help__subcmd__stage"
                 ;;
             nodelet__subcmd__help,status)
                 cmd="nodelet__subcmd__help__subcmd__status"
@@ -83,7 +95,7 @@ _nodelet() {
 
     case "${cmd}" in
         nodelet)
-            opts="-o -h -V --config --root --output --help --version run plan apply rollback history status validate config version help"
+            opts="-o -h -V --config --root --output --help --version run plan stage apply rollback history status validate render config version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -173,7 +185,7 @@ _nodelet() {
             return 0
             ;;
         nodelet__subcmd__help)
-            opts="run plan apply rollback history status validate config version help"
+            opts="run plan stage apply rollback history status validate render config version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -256,6 +268,20 @@ _nodelet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nodelet__subcmd__help__subcmd__render)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nodelet__subcmd__help__subcmd__rollback)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -271,6 +297,20 @@ _nodelet() {
             return 0
             ;;
         nodelet__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nodelet__subcmd__help__subcmd__stage)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -386,6 +426,36 @@ _nodelet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nodelet__subcmd__render)
+            opts="-o -h -V --config --root --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nodelet__subcmd__rollback)
             opts="-o -h -V --to --config --root --output --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -421,6 +491,36 @@ _nodelet() {
             return 0
             ;;
         nodelet__subcmd__run)
+            opts="-o -h -V --config --root --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nodelet__subcmd__stage)
             opts="-o -h -V --config --root --output --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

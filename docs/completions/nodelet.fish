@@ -32,11 +32,13 @@ complete -c nodelet -n "__fish_nodelet_needs_command" -s h -l help -d 'Print hel
 complete -c nodelet -n "__fish_nodelet_needs_command" -s V -l version -d 'Print version'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "run" -d 'Run the daemon: converge, and stay converged'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "plan" -d 'Show what would change, and why; change nothing'
+complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "stage" -d 'Make a change ready: resolve, verify and download everything; change nothing'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "apply" -d 'Converge once'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "rollback" -d 'Go back to the last good state, and stay there until the state file changes'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "history" -d 'List what was applied when, by which revision, with the result'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "status" -d 'Show whether the node is converged, and what it waits for'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "validate" -d 'Check state files or configuration files; print every mistake with line and column'
+complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "render" -d 'Show the state with its presets written out: packages, files, units and kernel settings'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "config" -d 'Show the configuration in effect, and which file each value comes from'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "version" -d 'Show the version'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -52,6 +54,12 @@ complete -c nodelet -n "__fish_nodelet_using_subcommand plan" -s o -l output -d 
 json\t'For programs'"
 complete -c nodelet -n "__fish_nodelet_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nodelet -n "__fish_nodelet_using_subcommand plan" -s V -l version -d 'Print version'
+complete -c nodelet -n "__fish_nodelet_using_subcommand stage" -l config -d 'The main configuration file; its drop-ins are read from the `.d` directory beside it, and from the same names below /run and /usr/lib' -r -F
+complete -c nodelet -n "__fish_nodelet_using_subcommand stage" -l root -d 'Take all paths of the host below this directory' -r -F
+complete -c nodelet -n "__fish_nodelet_using_subcommand stage" -s o -l output -d 'How results are printed' -r -f -a "text\t'For people'
+json\t'For programs'"
+complete -c nodelet -n "__fish_nodelet_using_subcommand stage" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nodelet -n "__fish_nodelet_using_subcommand stage" -s V -l version -d 'Print version'
 complete -c nodelet -n "__fish_nodelet_using_subcommand apply" -l config -d 'The main configuration file; its drop-ins are read from the `.d` directory beside it, and from the same names below /run and /usr/lib' -r -F
 complete -c nodelet -n "__fish_nodelet_using_subcommand apply" -l root -d 'Take all paths of the host below this directory' -r -F
 complete -c nodelet -n "__fish_nodelet_using_subcommand apply" -s o -l output -d 'How results are printed' -r -f -a "text\t'For people'
@@ -85,6 +93,12 @@ complete -c nodelet -n "__fish_nodelet_using_subcommand validate" -s o -l output
 json\t'For programs'"
 complete -c nodelet -n "__fish_nodelet_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nodelet -n "__fish_nodelet_using_subcommand validate" -s V -l version -d 'Print version'
+complete -c nodelet -n "__fish_nodelet_using_subcommand render" -l config -d 'The main configuration file; its drop-ins are read from the `.d` directory beside it, and from the same names below /run and /usr/lib' -r -F
+complete -c nodelet -n "__fish_nodelet_using_subcommand render" -l root -d 'Take all paths of the host below this directory' -r -F
+complete -c nodelet -n "__fish_nodelet_using_subcommand render" -s o -l output -d 'How results are printed' -r -f -a "text\t'For people'
+json\t'For programs'"
+complete -c nodelet -n "__fish_nodelet_using_subcommand render" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nodelet -n "__fish_nodelet_using_subcommand render" -s V -l version -d 'Print version'
 complete -c nodelet -n "__fish_nodelet_using_subcommand config" -l config -d 'The main configuration file; its drop-ins are read from the `.d` directory beside it, and from the same names below /run and /usr/lib' -r -F
 complete -c nodelet -n "__fish_nodelet_using_subcommand config" -l root -d 'Take all paths of the host below this directory' -r -F
 complete -c nodelet -n "__fish_nodelet_using_subcommand config" -s o -l output -d 'How results are printed' -r -f -a "text\t'For people'
@@ -97,13 +111,15 @@ complete -c nodelet -n "__fish_nodelet_using_subcommand version" -s o -l output 
 json\t'For programs'"
 complete -c nodelet -n "__fish_nodelet_using_subcommand version" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nodelet -n "__fish_nodelet_using_subcommand version" -s V -l version -d 'Print version'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "run" -d 'Run the daemon: converge, and stay converged'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "plan" -d 'Show what would change, and why; change nothing'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "apply" -d 'Converge once'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "rollback" -d 'Go back to the last good state, and stay there until the state file changes'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "history" -d 'List what was applied when, by which revision, with the result'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "status" -d 'Show whether the node is converged, and what it waits for'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "validate" -d 'Check state files or configuration files; print every mistake with line and column'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "config" -d 'Show the configuration in effect, and which file each value comes from'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "version" -d 'Show the version'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan apply rollback history status validate config version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "run" -d 'Run the daemon: converge, and stay converged'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "plan" -d 'Show what would change, and why; change nothing'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "stage" -d 'Make a change ready: resolve, verify and download everything; change nothing'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "apply" -d 'Converge once'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "rollback" -d 'Go back to the last good state, and stay there until the state file changes'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "history" -d 'List what was applied when, by which revision, with the result'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "status" -d 'Show whether the node is converged, and what it waits for'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "validate" -d 'Check state files or configuration files; print every mistake with line and column'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "render" -d 'Show the state with its presets written out: packages, files, units and kernel settings'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "config" -d 'Show the configuration in effect, and which file each value comes from'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "version" -d 'Show the version'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
