@@ -37,6 +37,7 @@ pub(super) async fn perform(
         }
         Action::RemoveFile { path } => files::remove(&root.join(path)).map_err(|error| text(&error)),
         Action::ChangePackages { .. } => Err("packages change by a transaction of their own".to_owned()),
+        Action::KeepPackage { name } => packages.keep(name, true).await.map_err(|error| text(&error)),
         Action::HoldPackage { name } => packages.hold(name, true).await.map_err(|error| text(&error)),
         Action::UnholdPackage { name } => packages.hold(name, false).await.map_err(|error| text(&error)),
         Action::LoadModule { name } => kernel::load(name).await.map_err(|error| text(&error)),

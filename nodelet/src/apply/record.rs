@@ -32,7 +32,8 @@ pub fn before(plan: &Plan, observed: &Observed, root: &Root, blobs: &Blobs) -> R
             Action::Unit { name, .. } => {
                 before.units.insert(name.clone(), observed.units.get(name).cloned().unwrap_or_default());
             }
-            Action::LoadModule { .. } | Action::SwapOff | Action::DaemonReload => {}
+            // What undoes these does not depend on anything.
+            Action::KeepPackage { .. } | Action::LoadModule { .. } | Action::SwapOff | Action::DaemonReload => {}
         }
     }
     Ok(before)

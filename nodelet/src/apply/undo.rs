@@ -80,6 +80,10 @@ async fn undo_part(undo: &Undo<'_>, hands: Hands<'_>, blobs: &Blobs, tell: Tell<
                     note(format!("{path} as it was"), put_back(path, before, hands, blobs));
                 }
             }
+            Action::KeepPackage { name } => {
+                let result = hands.packages.keep(name, false).await.map_err(|error| error.to_string());
+                note(format!("{name} automatically installed"), result);
+            }
             Action::HoldPackage { name } | Action::UnholdPackage { name } => {
                 let held = part.before.holds.get(name).copied().unwrap_or_default();
                 let result = hands.packages.hold(name, held).await.map_err(|error| error.to_string());

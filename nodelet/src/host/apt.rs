@@ -24,19 +24,23 @@ use std::time::{Duration, SystemTime};
 const ARCHIVES: &str = "/var/cache/nodelet/archives";
 const PLACES: Places = Places { definitions: "/etc/apt/sources.list.d", keys: "/etc/apt/keyrings" };
 
+/// Of the status file and of the extended states.
+type Stamps = [Option<Stamp>; 2];
+
 /// apt on this host.
 #[derive(Debug)]
 pub struct Apt {
     root: Root,
     status_file: PathBuf,
+    extended_states: PathBuf,
     updates: PathBuf,
     archives: PathBuf,
     purge: bool,
     replace_conffiles: bool,
     lock_timeout_seconds: u32,
     may_remove: BTreeSet<String>,
-    /// What the status file said, as long as it is the same.
-    known: Mutex<Option<(Stamp, Arc<InstalledPackages>)>>,
+    /// What the status file and the extended states said, as long as they are the same.
+    known: Mutex<Option<(Stamps, Arc<InstalledPackages>)>>,
 }
 
 impl Apt {
@@ -45,6 +49,7 @@ impl Apt {
         Self {
             root: root.clone(),
             status_file: root.join("/var/lib/dpkg/status"),
+            extended_states: root.join("/var/lib/apt/extended_states"),
             updates: root.join("/var/lib/dpkg/updates"),
             archives: root.join(ARCHIVES),
             purge: settings.prune == Prune::Purge,
@@ -149,6 +154,13 @@ impl Apt {
         if !held.is_empty() {
             Program::new("apt-mark").arg("hold").args(held).run().await?;
         }
+        Ok(())
+    }
+
+    async fn mark(&self, verb: &str, package: &str) -> Result<(), PackageError> {
+        // apt-mark itself gives up at once.
+        self.wait_for_lock(&|_| ()).await?;
+        Program::new("apt-mark").arg(verb).arg(package).run().await?;
         Ok(())
     }
 
@@ -280,14 +292,18 @@ impl PackageManager for Apt {
     fn installed(&self) -> BoxFuture<'_, Result<Arc<InstalledPackages>, PackageError>> {
         let look = || {
             let metadata = std::fs::metadata(&self.status_file).map_err(database(&self.status_file))?;
-            let stamp = Stamp::of(&metadata);
+            let extended = std::fs::metadata(&self.extended_states).ok();
+            let stamp = [Some(Stamp::of(&metadata)), extended.as_ref().map(Stamp::of)];
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((last, packages)) = &*known
                 && *last == stamp
             {
                 return Ok(Arc::clone(packages));
             }
-            let packages = Arc::new(dpkg::parse_status(&self.status()?));
+            let mut packages = dpkg::parse_status(&self.status()?);
+            // apt writes it with the first package that comes for another one.
+            dpkg::note_automatic(&mut packages, &std::fs::read_to_string(&self.extended_states).unwrap_or_default());
+            let packages = Arc::new(packages);
             *known = Some((stamp, Arc::clone(&packages)));
             Ok(packages)
         };
@@ -378,14 +394,12 @@ impl PackageManager for Apt {
         self.wait_for_lock(tell).boxed()
     }
 
+    fn keep<'a>(&'a self, package: &'a str, keep: bool) -> BoxFuture<'a, Result<(), PackageError>> {
+        self.mark(if keep { "manual" } else { "auto" }, package).boxed()
+    }
+
     fn hold<'a>(&'a self, package: &'a str, hold: bool) -> BoxFuture<'a, Result<(), PackageError>> {
-        async move {
-            // apt-mark itself gives up at once.
-            self.wait_for_lock(&|_| ()).await?;
-            Program::new("apt-mark").arg(if hold { "hold" } else { "unhold" }).arg(package).run().await?;
-            Ok(())
-        }
-        .boxed()
+        self.mark(if hold { "hold" } else { "unhold" }, package).boxed()
     }
 }
 

@@ -9,11 +9,13 @@ use super::packages::{
     Withhold,
 };
 use super::{space, withhold};
+use crate::plan;
 use crate::progress::{Progress, Tell};
 use crate::root::Root;
 use crate::settings::{self, Manager};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use nodelet_api::text::PackageVersion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -50,17 +52,12 @@ impl Dnf {
         Program::new("dnf").quietly(["-y", "--setopt=keepcache=1"]).limit(limit)
     }
 
-    /// Runs one verb over packages with their versions; without packages nothing.
-    async fn change(
-        &self,
-        verb: &str,
-        packages: &[(String, Option<String>)],
-        tell: Tell<'_>,
-    ) -> Result<(), PackageError> {
+    /// Brings packages up or down to their versions, in one transaction; without packages nothing.
+    async fn install(&self, packages: &[(String, Option<String>)], tell: Tell<'_>) -> Result<(), PackageError> {
         if packages.is_empty() {
             return Ok(());
         }
-        let program = self.dnf().outlives_us().arg(verb).args(words(packages));
+        let program = self.dnf().outlives_us().arg("install").args(words(packages));
         program.run_telling(tell, progress, &SCRIPT_FAILED).await?;
         Ok(())
     }
@@ -73,10 +70,9 @@ impl Dnf {
         Ok(())
     }
 
-    /// Resolves and downloads what one verb would change.
+    /// Resolves and downloads what an installation would change.
     async fn download(
         &self,
-        verb: &str,
         packages: &[(String, Option<String>)],
         overlay: &Overlay,
         tell: Tell<'_>,
@@ -84,7 +80,7 @@ impl Dnf {
         if packages.is_empty() {
             return Ok(Staged { touches: Some(BTreeSet::new()), ..Staged::default() });
         }
-        let mut program = self.dnf().arg(verb).arg("--downloadonly").args(words(packages));
+        let mut program = self.dnf().args(["install", "--downloadonly"]).args(words(packages));
         if let Some(all) = &overlay.all {
             program = program.quietly([format!("--setopt=reposdir={}", all.display())]);
         }
@@ -102,14 +98,14 @@ impl Dnf {
         }
     }
 
-    /// Finishes what a power cut interrupted: the newer version of a package is there, and the older one not yet gone.
-    async fn repair(&self, names: BTreeSet<&String>, tell: Tell<'_>) -> Result<(), PackageError> {
+    /// Finishes what a power cut interrupted: one version of a package came, and the other is not yet gone.
+    async fn repair(&self, wanted: &Versions<'_>, tell: Tell<'_>) -> Result<(), PackageError> {
         let text = Program::new("rpm").args(["-qa", "--qf", QUERY]).run().await?;
-        let older = older_duplicates(&text, &names);
-        if !older.is_empty() {
-            tracing::warn!(packages = older.join(", "), "dnf was interrupted; removing the older of two versions");
+        let surplus = surplus(&text, wanted);
+        if !surplus.is_empty() {
+            tracing::warn!(packages = surplus.join(", "), "dnf was interrupted; removing the other of two versions");
             tell(Progress::Note("finish what dnf was doing when it was interrupted"));
-            Program::new("rpm").outlives_us().args(["-e", "--nodeps"]).args(older).run().await?;
+            Program::new("rpm").outlives_us().args(["-e", "--nodeps"]).args(surplus).run().await?;
         }
         Ok(())
     }
@@ -232,21 +228,38 @@ fn parse_query(text: &str, held: &BTreeSet<String>) -> InstalledPackages {
                 }
             } else {
                 let held = held.contains(&name);
-                packages.insert(name, Installed { version, held, complete: true });
+                packages.insert(name, Installed { version, held, complete: true, automatic: false });
             }
             packages
         })
 }
 
-/// The older ones of packages that are there in several versions, as `rpm -e` takes them.
-fn older_duplicates(text: &str, names: &BTreeSet<&String>) -> Vec<String> {
-    let newest = parse_query(text, &BTreeSet::new());
-    let lines = text.lines().filter_map(|line| line.split_once('\t'));
-    let older = lines.filter(|(name, evr)| {
-        let version = evr.strip_prefix("0:").unwrap_or(evr);
-        names.contains(&(*name).to_owned()) && newest.get(*name).is_some_and(|newest| newest.version != version)
-    });
-    older.map(|(name, evr)| format!("{name}-{}", evr.split_once(':').map_or(evr, |(_, version)| version))).collect()
+/// Versions that are asked for, by the names of their packages.
+type Versions<'a> = BTreeMap<&'a str, Option<&'a str>>;
+
+/// Whether an installed version is the one that is asked for, if one is.
+fn is_wanted(wanted: Option<&str>, installed: &str) -> bool {
+    let wanted = wanted.and_then(|wanted| PackageVersion::try_from(wanted.to_owned()).ok());
+    wanted.is_some_and(|wanted| plan::is_version(&wanted, installed, Manager::Dnf))
+}
+
+/// What is too much of packages that are there in several versions, as `rpm -e` takes it: all but the version that is
+/// asked for, or else the newest.
+fn surplus(text: &str, wanted: &Versions<'_>) -> Vec<String> {
+    let mut versions = BTreeMap::<&str, Vec<&str>>::new();
+    for (name, evr) in text.lines().filter_map(|line| line.split_once('\t')) {
+        versions.entry(name).or_default().push(evr.strip_prefix("0:").unwrap_or(evr));
+    }
+    let mut surplus = Vec::new();
+    for (name, wanted) in wanted {
+        let Some(mut there) = versions.remove(name) else { continue };
+        there.sort_by(|a, b| rpm_version::rpm_evr_compare(a, b));
+        let kept = there.iter().rposition(|version| is_wanted(*wanted, version)).unwrap_or(there.len() - 1);
+        there.remove(kept);
+        surplus
+            .extend(there.iter().map(|evr| format!("{name}-{}", evr.split_once(':').map_or(*evr, |(_, rest)| rest))));
+    }
+    surplus
 }
 
 /// What rpm tells of each installed package.
@@ -309,15 +322,13 @@ impl PackageManager for Dnf {
                 refreshed.map_err(|source| PackageError::Refresh { repositories, source })?;
             }
             let Some(transaction) = &request.transaction else { return Ok(Staged::default()) };
-            self.repair(transaction.names().collect(), tell).await?;
+            let versions = transaction.versions();
+            let wanted = versions.iter().map(|(name, version)| (name.as_str(), version.as_deref()));
+            self.repair(&wanted.chain(transaction.remove.iter().map(|name| (name.as_str(), None))).collect(), tell)
+                .await?;
             self.examine_removal(transaction).await?;
-            let mut staged = self.download("install", &transaction.install, &overlay, tell).await?;
-            let down = self.download("downgrade", &transaction.downgrade, &overlay, tell).await?;
-            staged.removes.extend(down.removes);
-            staged.versions.extend(down.versions);
-            staged.touches.get_or_insert_default().extend(down.touches.unwrap_or_default());
+            let mut staged = self.download(&versions, &overlay, tell).await?;
             staged.touches.get_or_insert_default().extend(transaction.names().cloned());
-            staged.space += down.space;
             staged.refuse_unasked(transaction, &self.may_remove)?;
             space::check(&self.root.join("/usr"), staged.space, "unpacking the packages")?;
             space::check(&self.root.join("/var/lib/rpm"), 0, "rpm's database")?;
@@ -332,9 +343,7 @@ impl PackageManager for Dnf {
             self.unlock(wanted.names()).await?;
             self.withhold(&wanted.withhold)?;
             let result = async {
-                // `install` upgrades a package whose newer version is named; going down has a verb of its own.
-                self.change("install", &wanted.install, tell).await?;
-                self.change("downgrade", &wanted.downgrade, tell).await?;
+                self.install(&wanted.versions(), tell).await?;
                 self.remove(&wanted.remove, tell).await
             };
             let result = result.await;
@@ -353,20 +362,13 @@ impl PackageManager for Dnf {
     ) -> BoxFuture<'a, Result<Owed, PackageError>> {
         async move {
             self.wait_for_lock(tell).await?;
-            let names = before.keys().filter(|name| touched.is_none_or(|touched| touched.contains(*name)));
-            self.repair(names.collect(), tell).await?;
+            let ours = before.iter().filter(|(name, _)| touched.is_none_or(|touched| touched.contains(*name)));
+            self.repair(&ours.map(|(name, version)| (name.as_str(), Some(version.as_str()))).collect(), tell).await?;
             let now = self.installed().await?;
             let way = WayBack::find(&now, before, touched);
-            let older = |(name, version): &(String, String)| {
-                now.get(name).is_some_and(|is| rpm_version::rpm_evr_compare(version, &is.version).is_lt())
-            };
             self.unlock(way.install.iter().map(|(name, _)| name).chain(&way.remove)).await?;
-            let (down, up): (Vec<_>, Vec<_>) = way.install.into_iter().partition(older);
-            let versioned = |packages: Vec<(String, String)>| {
-                packages.into_iter().map(|(name, version)| (name, Some(version))).collect::<Vec<_>>()
-            };
-            self.change("downgrade", &versioned(down), tell).await?;
-            self.change("install", &versioned(up), tell).await?;
+            let versions: Vec<_> = way.install.into_iter().map(|(name, version)| (name, Some(version))).collect();
+            self.install(&versions, tell).await?;
             self.remove(&way.remove, tell).await?;
             Ok(Owed::new())
         }
@@ -378,6 +380,11 @@ impl PackageManager for Dnf {
 
     fn wait<'a>(&'a self, tell: Tell<'a>) -> BoxFuture<'a, Result<(), PackageError>> {
         self.wait_for_lock(tell).boxed()
+    }
+
+    /// What dnf keeps a package for is in its history alone, which no check reads; what `dnf install` names is kept.
+    fn keep<'a>(&'a self, _: &'a str, _: bool) -> BoxFuture<'a, Result<(), PackageError>> {
+        std::future::ready(Ok(())).boxed()
     }
 
     fn hold<'a>(&'a self, package: &'a str, hold: bool) -> BoxFuture<'a, Result<(), PackageError>> {
@@ -430,11 +437,16 @@ mod tests {
         let locks = parse_locks("# added\ncontainerd.io-0:1.7.2-1.*\n!excluded-0:1-1.*\n");
         assert_eq!(locks.iter().collect::<Vec<_>>(), ["containerd.io"]);
         let installed = parse_query("containerd.io\t0:1.7.2-1\nbind\t32:9.1-2\n", &locks);
-        assert_eq!(installed["containerd.io"], Installed { version: "1.7.2-1".into(), held: true, complete: true });
+        assert_eq!(
+            installed["containerd.io"],
+            Installed { version: "1.7.2-1".into(), held: true, complete: true, automatic: false }
+        );
         assert_eq!(installed["bind"].version, "32:9.1-2");
         let twice = "a\t0:1.0-1\na\t0:2.0-1\nb\t0:1-1\n";
         let installed = parse_query(twice, &locks);
         assert!(!installed["a"].complete && installed["a"].version == "2.0-1" && installed["b"].complete);
-        assert_eq!(older_duplicates(twice, &BTreeSet::from([&"a".to_owned(), &"b".to_owned()])), ["a-1.0-1"]);
+        assert_eq!(surplus(twice, &[("a", None), ("b", None)].into()), ["a-1.0-1"]);
+        assert_eq!(surplus(twice, &[("a", Some("2.0")), ("c", None)].into()), ["a-1.0-1"]);
+        assert_eq!(surplus(twice, &[("a", Some("1.0"))].into()), ["a-2.0-1"], "a downgrade was cut off");
     }
 }

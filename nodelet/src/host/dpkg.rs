@@ -9,6 +9,16 @@ pub fn parse_status(text: &str) -> InstalledPackages {
     stanzas(text).filter(|(state, ..)| !gone(state)).map(|(_, name, installed)| (name, installed)).collect()
 }
 
+/// Takes up what apt notes of packages in its file of extended states: which came only because others need them.
+pub fn note_automatic(installed: &mut InstalledPackages, extended_states: &str) {
+    for stanza in extended_states.split("\n\n").filter(|stanza| stanza.contains("Auto-Installed: 1")) {
+        let name = stanza.lines().find_map(|line| line.strip_prefix("Package: "));
+        if let Some(package) = name.and_then(|name| installed.get_mut(name.trim())) {
+            package.automatic = true;
+        }
+    }
+}
+
 /// Whether a package was left half-way.
 pub fn has_unfinished(text: &str) -> bool {
     let half = ["unpacked", "half-configured", "half-installed", "triggers-pending", "triggers-awaited"];
@@ -38,7 +48,7 @@ fn stanza(text: &str) -> Option<(&str, String, Installed)> {
     let mut words = status?.split(' ');
     let (want, _, state) = (words.next()?, words.next()?, words.next()?);
     let complete = state == "installed";
-    let installed = Installed { version: version?.trim().to_owned(), held: want == "hold", complete };
+    let installed = Installed { version: version?.trim().to_owned(), held: want == "hold", complete, automatic: false };
     Some((state, name?.trim().to_owned(), installed))
 }
 
@@ -52,9 +62,15 @@ mod tests {
                     Package: b\nStatus: hold ok installed\nVersion: 3\n\n\
                     Package: c\nStatus: deinstall ok config-files\nVersion: 1\n\n\
                     Package: d\nStatus: install ok half-configured\nVersion: 1\n";
-        let installed = parse_status(text);
+        let mut installed = parse_status(text);
         assert_eq!(installed.keys().collect::<Vec<_>>(), ["a", "b", "d"]);
-        assert_eq!(installed["a"], Installed { version: "1:2.0-1".into(), held: false, complete: true });
+        let a = Installed { version: "1:2.0-1".into(), held: false, complete: true, automatic: false };
+        assert_eq!(installed["a"], a);
+        let extended = "Package: a\nArchitecture: amd64\nAuto-Installed: 1\n\n\
+                        Package: b\nArchitecture: amd64\nAuto-Installed: 0\n\n\
+                        Package: gone\nArchitecture: amd64\nAuto-Installed: 1\n";
+        note_automatic(&mut installed, extended);
+        assert!(installed["a"].automatic && !installed["b"].automatic && installed.len() == 3);
         assert!(installed["b"].held);
         assert!(installed["b"].complete && !installed["d"].complete);
     }

@@ -24,6 +24,8 @@ pub struct Installed {
     pub held: bool,
     /// Its installation came to its end.
     pub complete: bool,
+    /// It came because another package needs it, and goes with that one (`apt autoremove`).
+    pub automatic: bool,
 }
 
 /// The packages that are installed, by name.
@@ -69,6 +71,11 @@ impl Transaction {
     /// Everything in it by name.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.install.iter().chain(&self.downgrade).map(|(name, _)| name).chain(&self.remove)
+    }
+
+    /// What is to be there afterwards, up or down.
+    pub(super) fn versions(&self) -> Vec<(String, Option<String>)> {
+        self.install.iter().chain(&self.downgrade).cloned().collect()
     }
 
     /// Takes exactly the versions that were staged.
@@ -206,6 +213,8 @@ pub trait PackageManager: Send + Sync {
     fn tidy(&self, before: SystemTime);
     /// Waits until nobody changes packages.
     fn wait<'a>(&'a self, tell: Tell<'a>) -> BoxFuture<'a, Result<(), PackageError>>;
+    /// Marks a package as wanted for itself, so that no `autoremove` takes it away, or takes that back.
+    fn keep<'a>(&'a self, package: &'a str, keep: bool) -> BoxFuture<'a, Result<(), PackageError>>;
     /// Holds a package at its version, or lets it go.
     fn hold<'a>(&'a self, package: &'a str, hold: bool) -> BoxFuture<'a, Result<(), PackageError>>;
 }
@@ -258,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_way_back_names_only_what_differs() {
-        let is = |version: &str| Installed { version: version.into(), held: false, complete: true };
+        let is = |version: &str| Installed { version: version.into(), held: false, complete: true, automatic: false };
         let now = BTreeMap::from([("same".into(), is("1")), ("up".into(), is("2")), ("new".into(), is("1"))]);
         let before =
             BTreeMap::from([("same".into(), "1".into()), ("up".into(), "1".into()), ("gone".into(), "3".into())]);

@@ -8,6 +8,7 @@ mod undo;
 mod units;
 
 pub use drift::{Drifted, hold_back};
+pub(crate) use packages::is_version;
 pub use render::{Style, headline, render};
 
 use crate::apply::Pending;
@@ -89,6 +90,11 @@ pub enum Action {
     ChangePackages {
         /// Each change.
         changes: Vec<PackageChange>,
+    },
+    /// Marks a package as wanted for itself.
+    KeepPackage {
+        /// Its name.
+        name: String,
     },
     /// Holds a package at its version.
     HoldPackage {

@@ -7,6 +7,7 @@ use crate::settings::Manager;
 use nodelet_api::Disruption;
 use nodelet_api::text::PackageVersion;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 /// One transaction for all changes, then holds.
 pub(super) fn steps(target: &Target, observed: &Observed, manager: Manager) -> Result<Vec<Step>, PlanError> {
@@ -20,6 +21,7 @@ pub(super) fn steps(target: &Target, observed: &Observed, manager: Manager) -> R
             changes.push(change);
         }
     }
+    let changing_names: BTreeSet<String> = changes.iter().map(|change| change.name.clone()).collect();
     let mut steps = Vec::new();
     // A package that was held by us and is to go must be let go first; apt is told so by its own flag.
     if !changes.is_empty() {
@@ -27,8 +29,14 @@ pub(super) fn steps(target: &Target, observed: &Observed, manager: Manager) -> R
         steps.push(Step { action: Action::ChangePackages { changes }, reason, disruption, undo: String::new() });
     }
     for package in target.packages.iter().filter(|package| package.present) {
-        let held = observed.packages.get(&package.name).is_some_and(|installed| installed.held);
+        let seen = observed.packages.get(&package.name);
+        let held = seen.is_some_and(|installed| installed.held);
         let name = package.name.clone();
+        // A transaction that names it marks it too.
+        if seen.is_some_and(|installed| installed.automatic) && !changing_names.contains(&name) {
+            let reason = "it came for another package, and would go with that one".into();
+            steps.push(quiet(Action::KeepPackage { name: name.clone() }, reason));
+        }
         match (package.hold, held) {
             (true, false) => steps.push(quiet(Action::HoldPackage { name }, "it is not held".into())),
             (false, true) => {
@@ -76,7 +84,7 @@ pub(super) fn change(
         (false, Some(_), _) => PackageGoal::Removed,
         (true, _, None) => PackageGoal::Any,
         (true, None, Some(wanted)) => PackageGoal::Version(wanted.to_string()),
-        (true, Some(version), Some(wanted)) if complete && matches(wanted, version, manager) => return Ok(None),
+        (true, Some(version), Some(wanted)) if complete && is_version(wanted, version, manager) => return Ok(None),
         (true, Some(version), Some(wanted)) => {
             let older = !wanted.is_glob() && order(wanted.as_str(), version, manager) == Ordering::Less;
             match (older, package.allow_downgrade) {
@@ -96,7 +104,7 @@ pub(super) fn change(
 }
 
 /// Whether an installed version is what is asked for. An rpm's release may be left out.
-fn matches(wanted: &PackageVersion, installed: &str, manager: Manager) -> bool {
+pub(crate) fn is_version(wanted: &PackageVersion, installed: &str, manager: Manager) -> bool {
     // `26.1.4` asks for `3:26.1.4-1` too: people leave out what their package manager lets them leave out.
     let (_, without_epoch) = installed.split_once(':').unwrap_or(("", installed));
     let installed = if manager == Manager::Dnf && !wanted.as_str().contains(':') { without_epoch } else { installed };

@@ -72,6 +72,7 @@ pub fn headline(action: &Action) -> String {
         Action::WriteFile { path } => format!("write {path}"),
         Action::RemoveFile { path } => format!("remove {path}"),
         Action::ChangePackages { changes } => changes.iter().map(package).collect::<Vec<_>>().join(", "),
+        Action::KeepPackage { name } => format!("mark {name} as wanted"),
         Action::HoldPackage { name } => format!("hold {name}"),
         Action::UnholdPackage { name } => format!("unhold {name}"),
         Action::LoadModule { name } => format!("load kernel module {name}"),

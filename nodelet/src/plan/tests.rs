@@ -104,9 +104,9 @@ fn what_is_as_wanted_needs_no_step() {
     let mut observed = Observed::default();
     observed.files.insert("/etc/a.conf".into(), seen("a", 0o644));
     Arc::make_mut(&mut observed.packages)
-        .insert("a".into(), Installed { version: "1.9".into(), held: false, complete: true });
+        .insert("a".into(), Installed { version: "1.9".into(), held: false, complete: true, automatic: false });
     Arc::make_mut(&mut observed.packages)
-        .insert("b".into(), Installed { version: "7".into(), held: false, complete: true });
+        .insert("b".into(), Installed { version: "7".into(), held: false, complete: true, automatic: false });
     observed.units.insert("a.service".into(), unit_seen("active", "enabled"));
     assert!(plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap().is_empty());
 }
@@ -175,7 +175,7 @@ fn versions_go_down_only_where_asked() {
     let mut target = Target { packages: vec![package("a", Some("1.0"))], ..Target::default() };
     let mut observed = Observed::default();
     Arc::make_mut(&mut observed.packages)
-        .insert("a".into(), Installed { version: "1.10".into(), held: false, complete: true });
+        .insert("a".into(), Installed { version: "1.10".into(), held: false, complete: true, automatic: false });
     let error = plan(&target, &observed, &Pending::default(), Manager::Apt).unwrap_err();
     assert_eq!(error, PlanError::Downgrade { name: "a".into(), installed: "1.10".into(), wanted: "1.0".into() });
     target.packages[0].allow_downgrade = true;
@@ -188,7 +188,7 @@ fn an_rpm_may_be_named_without_its_release() {
     let target = Target { packages: vec![package("a", Some("1.0"))], ..Target::default() };
     let mut observed = Observed::default();
     Arc::make_mut(&mut observed.packages)
-        .insert("a".into(), Installed { version: "1.0-3".into(), held: false, complete: true });
+        .insert("a".into(), Installed { version: "1.0-3".into(), held: false, complete: true, automatic: false });
     assert!(plan(&target, &observed, &Pending::default(), Manager::Dnf).unwrap().is_empty());
     assert!(!plan(&target, &observed, &Pending::default(), Manager::Apt).is_ok_and(|plan| plan.is_empty()));
 }

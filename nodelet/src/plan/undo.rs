@@ -14,6 +14,7 @@ pub(super) fn in_words(action: &Action, observed: &Observed) -> String {
         },
         Action::RemoveFile { .. } => "put it back".into(),
         Action::ChangePackages { changes } => changes.iter().map(package).collect::<Vec<_>>().join(", "),
+        Action::KeepPackage { .. } => "mark it as automatically installed".into(),
         Action::HoldPackage { .. } => "unhold it".into(),
         Action::UnholdPackage { .. } => "hold it".into(),
         Action::LoadModule { .. } => "nothing: it stays loaded until the next boot".into(),

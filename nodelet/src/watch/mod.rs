@@ -14,7 +14,12 @@ use std::collections::BTreeSet;
 use units::UnitWatch;
 
 /// dpkg replaces the one, rpm writes to the other (and to files beside it).
-const DATABASES: [&str; 3] = ["/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite-wal", "/var/lib/rpm/rpmdb.sqlite"];
+const DATABASES: [&str; 4] = [
+    "/var/lib/dpkg/status",
+    "/var/lib/apt/extended_states",
+    "/var/lib/rpm/rpmdb.sqlite-wal",
+    "/var/lib/rpm/rpmdb.sqlite",
+];
 
 /// What woke the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]

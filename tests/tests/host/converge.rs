@@ -320,6 +320,13 @@ fn repairs(name: &str, image: Kind) {
         repaired_at_once(node, what, change, repaired);
     }
 
+    // A package that apt would take away with its next `autoremove`.
+    if image == Kind::Base {
+        node.run(&["apt-mark", "auto", "clock"]).unwrap();
+        let kept = "test -z \"$(apt-mark showauto clock)\" && nodelet status && nodelet plan";
+        node.wait_for("the package to be marked as wanted", SOON, kept).unwrap();
+    }
+
     // A repository that somebody removed; its lists are read again, which takes as long as it takes.
     let definition = match image {
         Kind::Rpm => "/etc/yum.repos.d/dummies.repo",

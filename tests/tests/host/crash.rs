@@ -176,5 +176,5 @@ fn the_power_is_cut_at_random_moments_with_apt() {
 
 #[test]
 fn the_power_is_cut_at_random_moments_with_dnf() {
-    power_cuts("dnf-power-cuts", Kind::Rpm, 4);
+    power_cuts("dnf-power-cuts", Kind::Rpm, 10);
 }
