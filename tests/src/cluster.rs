@@ -27,6 +27,7 @@ use crate::node::where_evidence_goes;
 use crate::{Slot, slot};
 use certificates::Authority;
 
+pub use certificates::certificate_request;
 pub use component::Component;
 pub use join::{JoinOptions, TOKEN, node_is_ready};
 pub use pods::{BUSYBOX, PAUSE};
@@ -158,6 +159,11 @@ impl Cluster {
         self.authority.kubeconfig_for(&self.url(), user, groups)
     }
 
+    /// A kubeconfig with the cluster's bootstrap token, which is in a file of its own, as the kubelet preset writes it.
+    pub fn bootstrap_kubeconfig(&self, token_file: &str) -> String {
+        self.authority.kubeconfig_with(&self.url(), &serde_json::json!({"tokenFile": token_file}))
+    }
+
     /// A client of an administrator. Each test makes its own: a client belongs to the runtime that it was made in.
     pub async fn client(&self) -> Result<Client> {
         let path = self.kubeconfig();
@@ -212,17 +218,26 @@ impl Cluster {
     fn keep_evidence(&self) {
         let dir = where_evidence_goes().join("control-plane");
         let copied = fs::create_dir_all(&dir).and_then(|()| {
-            for part in [&self.etcd, &self.api_server, &self.controller_manager, &self.scheduler] {
-                if let Some(name) = part.log().file_name() {
-                    fs::copy(part.log(), dir.join(name))?;
+            // Of node-controllers too.
+            for entry in fs::read_dir(&self.dir)?.flatten() {
+                if entry.path().extension().is_some_and(|extension| extension == "log") {
+                    fs::copy(entry.path(), dir.join(entry.file_name()))?;
                 }
             }
-            let objects = self.kubectl(&["get", "nodes,pods,events,csr", "-A", "-o", "yaml"]);
+            let objects = self.kubectl(&["get", "nodes,pods,events,csr", "-A", "-o", "yaml", "--request-timeout=10s"]);
             fs::write(dir.join("objects.yaml"), objects.unwrap_or_else(|error| format!("{error:#}")))
         });
         match copied {
             Ok(()) => eprintln!("the control plane's logs are in {}", dir.display()),
             Err(error) => eprintln!("keeping the control plane's logs: {error}"),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep_evidence();
         }
     }
 }

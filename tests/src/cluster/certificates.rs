@@ -125,6 +125,19 @@ impl Authority {
     }
 }
 
+/// A request for a client certificate of any user and groups, with a new key, as `spec.request` takes it.
+pub fn certificate_request(user: &str, groups: &[&str]) -> Result<String> {
+    let mut parameters = CertificateParams::new(Vec::new()).context("describing a certificate")?;
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    for group in groups {
+        parameters.distinguished_name.push(DnType::OrganizationName, *group);
+    }
+    parameters.distinguished_name.push(DnType::CommonName, user);
+    let key = KeyPair::generate().context("making a key")?;
+    let request = parameters.serialize_request(&key).context("making a request")?;
+    Ok(base64(&request.pem().context("writing a request")?))
+}
+
 fn base64(text: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(text)
