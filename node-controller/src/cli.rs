@@ -20,7 +20,7 @@ pub struct Cli {
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub enum Output {
     /// For people.
     Text,
     /// For programs.

@@ -6,6 +6,7 @@
 pub mod act;
 pub mod cli;
 pub mod decide;
+pub mod kubectl;
 pub mod leader;
 pub mod preflight;
 pub mod render;
