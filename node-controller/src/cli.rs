@@ -37,6 +37,9 @@ enum Command {
         /// Who this one of several is. Without it, the host name and the process.
         #[arg(long, env = "POD_NAME")]
         identity: Option<String>,
+        /// Where /healthz and /readyz are served. Empty turns it off.
+        #[arg(long, default_value = "0.0.0.0:8081")]
+        health_address: String,
     },
     /// Look whether the cluster of the current kubeconfig can take node-controller; change nothing.
     Preflight,
@@ -47,7 +50,9 @@ enum Command {
 /// Runs what the command line asks for.
 pub fn execute(cli: &Cli) -> ExitCode {
     let result = match &cli.command {
-        Command::Run { namespace, identity } => run_controller(namespace, identity.as_deref()),
+        Command::Run { namespace, identity, health_address } => {
+            run_controller(namespace, identity.as_deref(), health_address)
+        }
         Command::Preflight => preflight(cli.output),
         Command::Version => {
             println!("node-controller {}", env!("CARGO_PKG_VERSION"));
@@ -64,13 +69,13 @@ pub fn execute(cli: &Cli) -> ExitCode {
     }
 }
 
-fn run_controller(namespace: &str, identity: Option<&str>) -> anyhow::Result<bool> {
+fn run_controller(namespace: &str, identity: Option<&str>, health_address: &str) -> anyhow::Result<bool> {
     let level = tracing_subscriber::filter::LevelFilter::INFO;
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
     let own =
         || format!("{}-{}", std::fs::read_to_string("/etc/hostname").unwrap_or_default().trim(), std::process::id());
     let identity = identity.map_or_else(own, str::to_owned);
-    let options = run::Options { namespace: namespace.to_owned(), identity };
+    let options = run::Options { namespace: namespace.to_owned(), identity, health_address: health_address.to_owned() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = Client::try_default().await.context("finding a cluster: set KUBECONFIG, or run in a pod")?;

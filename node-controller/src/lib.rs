@@ -8,6 +8,7 @@ pub mod cli;
 pub mod decide;
 pub mod leader;
 pub mod preflight;
+pub mod probes;
 pub mod render;
 pub mod run;
 pub mod world;

@@ -3,6 +3,7 @@
 use crate::act::{CLASS_LABEL, NODE_LABEL, Writer};
 use crate::decide::decide;
 use crate::leader::Candidate;
+use crate::probes::Probes;
 use crate::world::{World, by_name};
 use anyhow::Context;
 use futures::StreamExt;
@@ -29,6 +30,8 @@ pub struct Options {
     pub namespace: String,
     /// Who this one of several is.
     pub identity: String,
+    /// Where probes are answered; empty turns it off.
+    pub health_address: String,
 }
 
 /// Events come in bursts; one decision is enough for all of them.
@@ -40,6 +43,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub async fn run(client: Client, options: &Options) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let probes = Probes::listen(&options.health_address).await?;
     let view = View::start(&client, &options.namespace);
     let writer = Writer::new(client.clone(), &options.namespace);
     let (mut candidate, leads) = Candidate::new(client, &options.namespace, "node-controller", &options.identity);
@@ -49,6 +53,7 @@ pub async fn run(client: Client, options: &Options) -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
         () = candidate.stand() => {}
         () = view.keep_acting(&writer, leads) => {}
+        () = probes.serve(view.is_complete()) => {}
     }
     candidate.resign().await;
     tracing::info!("node-controller stops");

@@ -198,6 +198,8 @@ impl Cluster {
             .word("run")
             .flag("namespace", "nodelet-system")
             .flag("identity", identity)
+            // Several run beside each other on this machine, and none of them has a kubelet that asks.
+            .flag("health-address", "")
             .env("KUBECONFIG", self.kubeconfig().display()))
     }
 
