@@ -9,6 +9,7 @@ pub mod decide;
 pub mod kubectl;
 pub mod leader;
 pub mod preflight;
+pub mod probes;
 pub mod render;
 pub mod request;
 pub mod run;

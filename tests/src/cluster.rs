@@ -34,8 +34,10 @@ pub use pods::{BUSYBOX, PAUSE};
 
 /// Cold, the API server needs 5 s; a machine that is busy with compiling needs longer.
 const START_LIMIT: Duration = Duration::from_secs(2 * 60);
-/// The first address of this range is the API server's, as pods see it.
+/// The addresses of services.
 const SERVICES: &str = "10.96.0.0/16";
+/// The first of them is the API server's, as pods see it.
+const SERVICE: &str = "10.96.0.1";
 
 /// A running control plane.
 #[derive(Debug)]
@@ -204,6 +206,8 @@ impl Cluster {
             .word("run")
             .flag("namespace", "nodelet-system")
             .flag("identity", identity)
+            // Several run beside each other on this machine, and none of them has a kubelet that asks.
+            .flag("health-address", "")
             .env("KUBECONFIG", self.kubeconfig().display()))
     }
 

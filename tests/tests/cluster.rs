@@ -5,6 +5,8 @@
 mod control_plane;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/install.rs"]
+mod install;
 #[path = "cluster/nodes.rs"]
 mod nodes;
 #[path = "cluster/objects.rs"]

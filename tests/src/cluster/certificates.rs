@@ -35,7 +35,7 @@ impl Authority {
 
         let names = vec![
             address.to_string(),
-            "10.96.0.1".to_owned(),
+            super::SERVICE.to_owned(),
             "127.0.0.1".to_owned(),
             "localhost".to_owned(),
             "kubernetes".to_owned(),
