@@ -6,12 +6,15 @@
 pub mod act;
 pub mod cli;
 pub mod decide;
+mod gates;
 pub mod kubectl;
 pub mod leader;
+mod pods;
 pub mod preflight;
 pub mod probes;
 pub mod render;
 pub mod request;
+pub mod rollout;
 pub mod run;
 mod sources;
 mod view;

@@ -21,6 +21,8 @@ pub struct Options {
     pub identity: String,
     /// Groups whose bootstrap tokens may ask for any node's certificate.
     pub bootstrap_groups: Vec<String>,
+    /// The node that this one runs on.
+    pub own_node: Option<String>,
     /// Where probes are answered; empty turns it off.
     pub health_address: String,
 }
@@ -29,6 +31,8 @@ pub struct Options {
 const BURST: Duration = Duration::from_millis(20);
 /// How long to wait after something could not be written.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often, while nodes have their turn: time is part of what they wait for.
+const BUSY_TICK: Duration = Duration::from_secs(1);
 /// How long a write may take: less than what is left when a leader stops to believe in itself.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// How often time alone is a reason to decide: silence makes no sound.
@@ -39,7 +43,7 @@ pub async fn run(client: Client, options: &Options) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let probes = Probes::listen(&options.health_address).await?;
-    let view = View::start(&client, &options.namespace, &options.bootstrap_groups);
+    let view = View::start(&client, options);
     let writer = Writer::new(client.clone(), &options.namespace, &options.identity);
     let (mut candidate, leads) = Candidate::new(client, &options.namespace, "node-controller", &options.identity);
     tracing::info!(identity = options.identity, namespace = options.namespace, "node-controller runs");
@@ -53,6 +57,11 @@ pub async fn run(client: Client, options: &Options) -> anyhow::Result<()> {
     candidate.resign().await;
     tracing::info!("node-controller stops");
     Ok(())
+}
+
+/// Whether a write was refused because the object is not what was seen.
+fn is_stale(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 409)
 }
 
 /// Decides and writes, as long as this one leads.
@@ -73,6 +82,11 @@ async fn keep_acting(view: &View, writer: &Writer, mut leads: watch::Receiver<bo
             // A write that hangs would outlive the leadership that it is made under.
             let written = tokio::time::timeout(WRITE_LIMIT, writer.write(&intent, &world)).await;
             let written = written.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer from the API server")));
+            // Somebody wrote meanwhile: what was decided is looked at again.
+            if written.as_ref().is_err_and(is_stale) {
+                view.changed.notify_one();
+                continue;
+            }
             if let Err(error) = written {
                 tracing::warn!(error = format!("{error:#}"), "it will be tried again");
                 tokio::time::sleep(RETRY).await;
@@ -81,7 +95,7 @@ async fn keep_acting(view: &View, writer: &Writer, mut leads: watch::Receiver<bo
         }
         tokio::select! {
             () = view.changed.notified() => tokio::time::sleep(BURST).await,
-            () = tokio::time::sleep(TICK) => {}
+            () = tokio::time::sleep(if world.is_busy() { BUSY_TICK } else { TICK }) => {}
             _ = leads.changed() => {}
         }
     }

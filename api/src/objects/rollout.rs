@@ -1,7 +1,7 @@
 //! How changes reach the nodes of a set.
 
 use super::Selector;
-use crate::state::is_default;
+use crate::state::{Disruption, is_default};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -53,7 +53,7 @@ impl JsonSchema for Amount {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Strategy {
-    /// `InPlace`: nodes change by themselves, in their turn. `OnDelete`: a node changes when its NodeState is deleted.
+    /// `InPlace`: nodes change by themselves, in their turn. `OnDelete`: a node changes when its `NodeState` is deleted.
     pub r#type: StrategyType,
     /// How many nodes may be unavailable at once, whatever made them so: a number, or a part such as `10%`, at least one.
     pub max_unavailable: Amount,
@@ -344,6 +344,12 @@ pub struct Slot {
     pub revision: String,
     /// How far it is.
     pub step: SlotStep,
+    /// What the change disturbs.
+    #[serde(default)]
+    pub disruption: Disruption,
+    /// How many of its pods were not ready before: no more may be so afterwards.
+    #[serde(default)]
+    pub unready_pods: u32,
     /// Since when it is that far.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,
@@ -392,6 +398,9 @@ pub struct NodeFailure {
     pub revision: String,
     /// Why.
     pub reason: String,
+    /// It was passed over, and does not count as failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
 }
 
 #[cfg(test)]
