@@ -4,9 +4,11 @@
 //! and the host reach it alike. Authorization is `Node,RBAC` with `NodeRestriction`, so that what nodes may do is
 //! tested for real.
 
+mod bare;
 mod certificates;
 mod component;
 mod join;
+mod operator;
 pub(crate) mod pods;
 
 use std::fs;
@@ -27,6 +29,7 @@ use crate::node::where_evidence_goes;
 use crate::{Slot, slot};
 use certificates::Authority;
 
+pub use bare::class_of;
 pub use component::Component;
 pub use join::{JoinOptions, TOKEN, node_is_ready};
 pub use pods::{BUSYBOX, PAUSE};

@@ -7,6 +7,7 @@
 
 pub mod bench;
 pub mod cgroup;
+pub mod cloud_init;
 pub mod cluster;
 pub mod command;
 pub mod debian;
@@ -24,6 +25,7 @@ pub mod process;
 pub mod repackage;
 pub mod repository;
 pub mod slot;
+pub mod software;
 pub mod wait;
 
 pub use node::{Node, NodeOptions};
