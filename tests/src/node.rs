@@ -26,6 +26,13 @@ pub use evidence::where_evidence_goes;
 /// From power-on to a running system takes 1 to 3 s; this is for a machine that is busy with something else.
 pub const BOOT_LIMIT: Duration = Duration::from_secs(2 * 60);
 
+/// Shows what failed while a node booted, and why. The kernel speaks to all nodes at once.
+const FAILURES: &str = "systemctl --failed --no-pager --plain --no-legend
+for unit in $(systemctl --failed --no-pager --plain --no-legend | cut -d' ' -f1); do
+    journalctl -b --no-pager -u $unit | tail -n 40
+done
+journalctl -p warning -b --no-pager | grep -v -e ' kernel: ' -e systemd-journald | tail -n 30";
+
 /// What a node is to be like.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
@@ -118,10 +125,7 @@ impl Node {
         node.machine.power_on()?;
         let state = node.wait_until_up()?;
         if state != "running" {
-            bail!(
-                "the node {name} booted, but its system is {state}:\n{}",
-                node.sh("systemctl --failed --no-pager; journalctl -p warning -b --no-pager | tail -50")?.text()
-            );
+            bail!("the node {name} booted, but its system is {state}:\n{}", node.sh(FAILURES)?.text());
         }
         eprintln!("the node {name} ({}) booted in {:.1} s", node.address, start.elapsed().as_secs_f32());
         Ok(node)

@@ -1,6 +1,8 @@
 //! Tests with a real control plane and real kubelets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "cluster/cloud_init.rs"]
+mod cloud_init;
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
 #[path = "cluster/follow.rs"]

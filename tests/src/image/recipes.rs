@@ -216,10 +216,12 @@ const CLOUD_SCRIPT: &str = "
 ";
 
 /// Where a machine finds its user data is the cloud's affair, and so is its network. The archive in `sources.list` is
-/// what the test makes it: cloud-init would write Debian's mirrors there, which nodes can't reach.
+/// what the test makes it: cloud-init would write Debian's mirrors there, which nodes can't reach. The default locale is
+/// one that only cloud images have.
 const CLOUD_CONFIG: &str = "datasource_list: [NoCloud]
 network: {config: disabled}
 apt: {preserve_sources_list: true}
+locale: C.UTF-8
 ";
 
 /// The base with the tools that nodelet is measured against in `make bench`. Their own daemons are off: each is run when
