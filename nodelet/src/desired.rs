@@ -4,12 +4,15 @@
 //! file here, so that the plan treats them all alike.
 
 use crate::content::Content;
+use crate::contents::Contents;
 use crate::facts::Facts;
 use crate::key;
 use crate::root::Root;
 use crate::settings::Manager;
 use jiff::Timestamp;
-use nodelet_api::state::{Encoding, File, Kernel, KeySource, Package, Presence, Repository, Swap, Unit, base64_bytes};
+use nodelet_api::state::{
+    ContentRef, Encoding, File, Kernel, KeySource, Origin, Package, Presence, Repository, Swap, Unit, base64_bytes,
+};
 use nodelet_api::text::PackageVersion;
 use nodelet_api::{DesiredState, Disruption, Drift, FieldPath, Problems};
 use serde::{Deserialize, Serialize};
@@ -58,6 +61,8 @@ pub struct TargetFile {
     pub drift: Drift,
     /// What its change disturbs, when the state says so.
     pub on_change: Option<Disruption>,
+    /// Its content is nobody's business: it came from a Secret.
+    pub secret: bool,
 }
 
 /// Units that take notice of a file.
@@ -127,8 +132,15 @@ const MODULES_FILE: &str = "/etc/modules-load.d/nodelet.conf";
 const SYSCTL_FILE: &str = "/etc/sysctl.d/90-nodelet.conf";
 
 /// Makes a state concrete. All that can't be made (a missing key file, an unknown variable) is reported.
-pub fn resolve(state: &DesiredState, manager: Manager, facts: &Facts, root: &Root) -> Result<Target, Problems> {
-    let mut resolver = Resolver { manager, facts, root, target: Target::default(), problems: Problems::default() };
+pub fn resolve(
+    state: &DesiredState,
+    manager: Manager,
+    facts: &Facts,
+    contents: &Contents,
+    root: &Root,
+) -> Result<Target, Problems> {
+    let (target, problems) = (Target::default(), Problems::default());
+    let mut resolver = Resolver { manager, facts, contents, root, target, problems };
     let top = FieldPath::root();
     for (index, repository) in state.repositories.iter().enumerate() {
         resolver.repository(repository, &top.key("repositories").index(index));
@@ -149,6 +161,7 @@ pub fn resolve(state: &DesiredState, manager: Manager, facts: &Facts, root: &Roo
 struct Resolver<'a> {
     manager: Manager,
     facts: &'a Facts,
+    contents: &'a Contents,
     root: &'a Root,
     target: Target,
     problems: Problems,
@@ -219,8 +232,16 @@ impl Resolver<'_> {
         if let Some(path) = &key.file {
             return self.read(path.as_str(), &at.key("file"));
         }
-        self.problems.add(at.key("secretRef"), needs_cluster("Secret"));
-        None
+        self.handed_out(&ContentRef::new(Origin::Secret, key.secret_ref.as_ref()?), at.key("secretRef"))
+    }
+
+    /// A content that the cluster handed out with the state.
+    fn handed_out(&mut self, reference: &ContentRef, at: FieldPath) -> Option<Vec<u8>> {
+        let content = self.contents.get(reference);
+        if content.is_none() {
+            self.problems.add(at, self.contents.why_not(reference));
+        }
+        content
     }
 
     fn package(&mut self, package: &Package) {
@@ -256,6 +277,7 @@ impl Resolver<'_> {
             followers: Followers { restart: names(&file.restart), reload: names(&file.reload) },
             drift: file.drift,
             on_change: file.on_change,
+            secret: file.content_from.as_ref().is_some_and(|from| from.secret_ref.is_some()),
         };
         self.place(file.path.to_string(), target);
     }
@@ -269,9 +291,11 @@ impl Resolver<'_> {
                 if let Some(path) = &from.file {
                     return self.read(path.as_str(), &at.key("file"));
                 }
-                let kind = if from.secret_ref.is_some() { "Secret" } else { "ConfigMap" };
-                self.problems.add(at, needs_cluster(kind));
-                None
+                let (origin, reference, at) = match (&from.secret_ref, &from.config_map_ref) {
+                    (Some(secret), _) => (Origin::Secret, secret, at.key("secretRef")),
+                    (None, map) => (Origin::ConfigMap, map.as_ref()?, at.key("configMapRef")),
+                };
+                self.handed_out(&ContentRef::new(origin, reference), at)
             }
             (None, None, _) => None,
         }
@@ -365,13 +389,8 @@ fn system_file(content: Vec<u8>, purpose: Purpose) -> TargetFile {
         followers: Followers::default(),
         drift: Drift::Repair,
         on_change: None,
+        secret: false,
     }
-}
-
-fn needs_cluster(kind: &str) -> String {
-    format!(
-        "a {kind} can only be read through a cluster, and this state is a local file: use `file` or write the content here"
-    )
 }
 
 #[cfg(test)]
@@ -422,7 +441,7 @@ xgYEAAAAZBY=
             std::fs::write(root.join(path), text).unwrap();
         }
         let facts = Facts::gather(&root, "n1");
-        resolve(&from_toml(STATE).unwrap(), manager, &facts, &root)
+        resolve(&from_toml(STATE).unwrap(), manager, &facts, &Contents::default(), &root)
     }
 
     #[test]

@@ -127,6 +127,7 @@ mod tests {
             followers: Followers::default(),
             drift: nodelet_api::Drift::Repair,
             on_change: None,
+            secret: false,
         };
         Target { files: [(CONFIGURATION.to_owned(), file)].into(), ..Target::default() }
     }

@@ -26,6 +26,7 @@ pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) 
                     followers: file.followers.clone(),
                     drift: Drift::Repair,
                     on_change: None,
+                    secret: false,
                 };
                 target.files.insert(path.clone(), file);
             }

@@ -6,6 +6,7 @@ mod records;
 pub use error::ReconcileError;
 
 use crate::apply::{ApplyError, Hands, Job, Pending, apply, pending, undo};
+use crate::contents::Contents;
 use crate::desired::{Target, resolve};
 use crate::facts::Facts;
 use crate::guard;
@@ -131,7 +132,8 @@ impl Reconciler {
         let Some(asked) = self.asked(store)? else { return Ok(None) };
         let desired = wanted(asked, store.pin()?.as_ref());
         let facts = Facts::gather(&self.root, &self.settings.node.name);
-        let resolved = resolve(&desired.state, self.packages.kind(), &facts, &self.root);
+        let contents = Contents::kept(store, &desired.revision)?;
+        let resolved = resolve(&desired.state, self.packages.kind(), &facts, &contents, &self.root);
         let mut target = resolved.map_err(ReconcileError::Unresolved)?;
         prune::extend(&mut target, owned, self.settings.packages.prune, &store.blobs())?;
         let observed = observe(&target, &self.root, self.packages.as_ref(), self.systemd(), &self.memory).await?;
@@ -395,6 +397,11 @@ impl Reconciler {
         error: ApplyError,
         tell: Tell<'_>,
     ) -> Result<ReconcileError, StoreError> {
+        if let Some(systemd) = self.systemd()
+            && !systemd.is_there_to_stay().await
+        {
+            return Ok(ReconcileError::Interrupted(error));
+        }
         let reason = error.to_string();
         transaction.undoing(&reason)?;
         let left = undo(transaction, self.hands(), &store.blobs(), tell).await;

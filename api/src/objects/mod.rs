@@ -19,6 +19,22 @@ pub const GROUP: &str = "nodelet.dev";
 /// Their version.
 pub const VERSION: &str = "v1alpha1";
 
+/// The name that nodelet writes under.
+pub const REPORTER: &str = "nodelet";
+/// How often, in seconds, a node renews its Lease.
+pub const HEARTBEAT_SECONDS: u64 = 300;
+/// The annotation of a node's own Secret: which version its contents are.
+pub const CONTENTS_VERSION: &str = "nodelet.dev/contents-version";
+
+/// The group of all nodes' own credentials.
+pub const NODES_GROUP: &str = "nodelet:nodes";
+/// What comes before the node's name in the user of its own credential.
+pub const USER_PREFIX: &str = "nodelet:";
+/// Who signs nodes' own certificates.
+pub const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+/// What they are for, and nothing else.
+pub const USAGES: [&str; 2] = ["client auth", "digital signature"];
+
 /// Another object of the cluster, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

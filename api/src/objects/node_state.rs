@@ -204,6 +204,9 @@ pub struct Identity {
     /// A name for the machine that its own id can't be found from.
     #[serde(rename = "machineID")]
     pub machine_id: String,
+    /// What stands for the key of its certificate: the hash of the public key.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub key: String,
     /// Until when its certificate is good.
     pub not_after: String,
 }

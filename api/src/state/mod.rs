@@ -1,5 +1,6 @@
 //! The desired state: what is to be on a node.
 
+mod contents;
 mod file;
 mod health;
 mod kernel;
@@ -7,6 +8,7 @@ mod package;
 mod repository;
 mod unit;
 
+pub use contents::{ContentRef, Origin, version_of};
 pub use file::{ContentFrom, Encoding, File, KeyRef, base64_bytes};
 pub use health::Health;
 pub use kernel::{Kernel, Swap};

@@ -1,21 +1,18 @@
 //! Follows this node's `NodeState`.
 
+use super::heartbeat;
 use super::report::Report;
+use super::take::Taker;
+use crate::identity::{Credential, Identity, IdentityError};
 use crate::root::Root;
-use crate::source::cluster::{self, ClusterState};
-use crate::store::Store;
 use anyhow::Context;
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Config};
-use nodelet_api::objects::{GROUP, NodeState, NodeStateStatus, VERSION};
-use nodelet_api::{DesiredState, document};
+use kube::runtime::watcher::{self, Event, watcher};
+use nodelet_api::objects::{self, GROUP, NodeState, NodeStateStatus, VERSION};
 use serde_json::json;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -33,36 +30,71 @@ pub enum News {
 
 /// The least time between two reports.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
-/// The first wait after a failure; doubled up to the limit, and spread, so that many nodes don't come at once.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const WAIT_LIMIT: Duration = Duration::from_secs(60);
+/// The longest first wait after a failure, doubled up to the limit. Each wait is anything up to that: when an API server
+/// restarts, all nodes lose it in the same moment, and must not come back in the same moment.
+const FIRST_WAIT: Duration = Duration::from_secs(16);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
+/// How often a file that is not there yet is looked for; only the first round of the node makes it.
+const FILE_WAIT: Duration = Duration::from_secs(30);
+/// A renewal that failed is tried again after this part of what is left of the certificate.
+const RENEWAL_RETRIES: i32 = 10;
 
 /// Who follows what.
 #[derive(Clone, Debug)]
 pub struct Follower {
     /// Where the host's files are.
     pub root: Root,
-    /// The credential.
-    pub kubeconfig: PathBuf,
+    /// Who the node is to the cluster.
+    pub identity: Identity,
     /// The namespace of revisions.
     pub namespace: String,
     /// The node's name.
     pub node: String,
 }
 
+/// What ended a session.
+enum End {
+    /// The daemon is gone.
+    Stopped,
+    /// There is a newer credential.
+    Renewed(Credential),
+}
+
 impl Follower {
     /// Follows for ever; `reports` is what is to be said of the node.
     pub async fn follow(self, news: mpsc::Sender<News>, mut reports: watch::Receiver<Option<Report>>) {
         let mut wait = FIRST_WAIT;
+        let mut credential = None;
         loop {
-            let started = std::time::Instant::now();
-            let error = match self.session(&news, &mut reports).await {
-                Ok(()) => return,
-                Err(error) => format!("{error:#}"),
+            let started = Instant::now();
+            let error = match Box::pin(self.attempt(&mut credential, &news, &mut reports)).await {
+                Ok(End::Stopped) => return,
+                Ok(End::Renewed(newer)) => {
+                    credential = Some(newer);
+                    continue;
+                }
+                Err(error) => error,
             };
+            // The certificate may be the reason, and a file may hold another one by now.
+            credential = None;
+            let not_yet = matches!(error.downcast_ref(), Some(IdentityError::Kubeconfig { .. }));
+            let error = format!("{error:#}");
             tracing::warn!(error, "the cluster is not followed; trying again");
             if news.send(News::Away(error)).await.is_err() {
                 return;
+            }
+            if not_yet {
+                // What a round does may bring the file.
+                tokio::select! {
+                    () = tokio::time::sleep(FILE_WAIT) => {}
+                    told = reports.changed() => {
+                        if told.is_err() {
+                            return;
+                        }
+                        tokio::time::sleep(REPORT_PAUSE).await;
+                    }
+                }
+                continue;
             }
             if started.elapsed() > WAIT_LIMIT {
                 wait = FIRST_WAIT;
@@ -72,19 +104,67 @@ impl Follower {
         }
     }
 
+    /// Gets a credential, and follows until something fails or the credential is renewed.
+    async fn attempt(
+        &self,
+        known: &mut Option<Credential>,
+        news: &mpsc::Sender<News>,
+        reports: &mut watch::Receiver<Option<Report>>,
+    ) -> anyhow::Result<End> {
+        let credential = if let Some(credential) = known.take() {
+            credential
+        } else {
+            // A full channel loses a word, never an answer.
+            let tell = |what: String| drop(news.try_send(News::Away(format!("waiting for {what}"))));
+            self.identity.credential(&tell).await?
+        };
+        tokio::select! {
+            ended = self.session(&credential, news, reports) => ended.map(|()| End::Stopped),
+            newer = self.renewed(&credential) => Ok(End::Renewed(newer)),
+        }
+    }
+
+    /// Waits until the certificate is due, and renews it while it is still followed with the old one.
+    async fn renewed(&self, credential: &Credential) -> Credential {
+        let Some(certificate) = &credential.certificate else { return std::future::pending().await };
+        let mut due = certificate.renew_at();
+        loop {
+            // The wall clock may jump; an hour is a small part of any certificate's life.
+            while let left = due.duration_since(Timestamp::now())
+                && left.is_positive()
+            {
+                let step = left.unsigned_abs().min(Duration::from_secs(3600));
+                tokio::time::sleep(step).await;
+            }
+            match self.identity.renew(credential).await {
+                Ok(newer) => return newer,
+                Err(error) => {
+                    tracing::warn!(%error, until = %certificate.not_after(), "the certificate was not renewed");
+                    let left = certificate.not_after().duration_since(Timestamp::now());
+                    let pause = (left / RENEWAL_RETRIES).max(jiff::SignedDuration::from_secs(10));
+                    due = Timestamp::now().checked_add(pause).unwrap_or(due);
+                }
+            }
+        }
+    }
+
     /// One connection, until it fails. `Ok` when the daemon is gone.
     async fn session(
         &self,
+        credential: &Credential,
         news: &mpsc::Sender<News>,
         reports: &mut watch::Receiver<Option<Report>>,
     ) -> anyhow::Result<()> {
-        let client = self.client().await?;
+        let client = credential.client.clone();
+        let taker = Taker { root: &self.root, client: &client, namespace: &self.namespace };
         let objects: Api<NodeState> = Api::all(client.clone());
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
-        let mut watch = watcher(objects.clone(), config).applied_objects().boxed();
+        let mut watch = watcher(objects.clone(), config).boxed();
         let mut current: Option<NodeState> = None;
         let mut said: Option<NodeStateStatus> = None;
         let mut quiet_until = Instant::now();
+        let identity = credential.describe();
+        let mut beat = heartbeat::Beat::new(&client, &self.namespace, &self.node);
         reports.mark_changed();
         loop {
             // A report waits for its time; what the cluster asks for does not wait for a report.
@@ -94,21 +174,33 @@ impl Follower {
             };
             tokio::select! {
                 change = watch.next() => {
-                    let state = change.context("the watch ended")?.context("watching this node's NodeState")?;
-                    if current.is_none() && news.send(News::Reached).await.is_err() {
-                        return Ok(());
-                    }
-                    if said.is_none() {
-                        said.clone_from(&state.status);
-                    }
-                    let first = current.is_none();
-                    let asks = current.as_ref().is_none_or(|before| before.spec != state.spec);
-                    current = Some(state.clone());
-                    if asks && self.take_up(&client, &state).await? && news.send(News::Asked).await.is_err() {
-                        return Ok(());
-                    }
-                    if first {
-                        reports.mark_changed();
+                    match change.context("the watch ended")?.context("watching this node's NodeState")? {
+                        // It is made anew, or the node left its set: what is kept goes on to count.
+                        Event::Delete(_) => (current, said) = (None, None),
+                        Event::InitDone if current.is_none() => {
+                            let told = "its NodeState does not exist: does a NodeSet select this node?".to_owned();
+                            if news.send(News::Away(told)).await.is_err() {
+                                return Ok(());
+                            }
+                        }
+                        Event::Init | Event::InitDone => {}
+                        Event::InitApply(state) | Event::Apply(state) => {
+                            let first = current.as_ref().is_none_or(|known| known.metadata.uid != state.metadata.uid);
+                            if first {
+                                said.clone_from(&state.status);
+                                if news.send(News::Reached).await.is_err() {
+                                    return Ok(());
+                                }
+                            }
+                            let asks = first || current.as_ref().is_none_or(|before| before.spec != state.spec);
+                            current = Some(state.clone());
+                            if asks && taker.take_up(&state).await? && news.send(News::Asked).await.is_err() {
+                                return Ok(());
+                            }
+                            if first {
+                                reports.mark_changed();
+                            }
+                        }
                     }
                 }
                 told = next_report, if current.is_some() => {
@@ -117,52 +209,17 @@ impl Follower {
                     }
                     let report = reports.borrow_and_update().clone();
                     let (Some(report), Some(state)) = (report, &current) else { continue };
-                    let status = report.status(said.as_ref(), state.metadata.generation, Timestamp::now());
+                    let mut status = report.status(said.as_ref(), state.metadata.generation, Timestamp::now());
+                    status.identity.clone_from(&identity);
                     if said.as_ref() != Some(&status) {
                         self.write(&objects, &status).await?;
                         said = Some(status);
                         quiet_until = Instant::now() + REPORT_PAUSE;
                     }
                 }
+                () = beat.due(), if current.is_some() => beat.beat().await?,
             }
         }
-    }
-
-    async fn client(&self) -> anyhow::Result<Client> {
-        let path = &self.kubeconfig;
-        let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let config = config.with_context(|| format!("using {}", path.display()))?;
-        Client::try_from(config).context("making a client")
-    }
-
-    /// Keeps what a `NodeState` asks for; whether it is anything new. A revision is fetched once.
-    async fn take_up(&self, client: &Client, state: &NodeState) -> anyhow::Result<bool> {
-        let Some(revision) = state.spec.revision.clone() else { return Ok(false) };
-        let store = Store::open(&self.root)?;
-        let kept = cluster::kept(&store)?;
-        let content = match kept.as_ref().filter(|kept| kept.revision == revision) {
-            Some(kept) => kept.state.clone(),
-            None => self.fetch(client, &revision).await?,
-        };
-        let asked = ClusterState {
-            step: state.spec.step,
-            grant: state.spec.grant.clone(),
-            ..ClusterState::received(revision, content)
-        };
-        if kept.is_some_and(|kept| kept.asks_the_same(&asked)) {
-            return Ok(false);
-        }
-        cluster::keep(&store, &asked)?;
-        Ok(true)
-    }
-
-    async fn fetch(&self, client: &Client, name: &str) -> anyhow::Result<DesiredState> {
-        let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &self.namespace);
-        let revision = revisions.get(name).await.with_context(|| format!("fetching revision {name}"))?;
-        let data = revision.data.map(|data| data.0).unwrap_or_default();
-        let state = data.get("state").cloned().with_context(|| format!("revision {name} has no state"))?;
-        document::from_value(state).map_err(|problems| anyhow::anyhow!("revision {name} is invalid:\n{problems}"))
     }
 
     async fn write(&self, objects: &Api<NodeState>, status: &NodeStateStatus) -> anyhow::Result<()> {
@@ -172,17 +229,17 @@ impl Follower {
             "metadata": {"name": self.node},
             "status": status,
         });
-        let parameters = PatchParams::apply("nodelet").force();
+        let parameters = PatchParams::apply(objects::REPORTER).force();
         let written = objects.patch_status(&self.node, &parameters, &Patch::Apply(patch)).await;
         written.map(drop).context("writing this node's status")
     }
 }
 
-/// Between half of a time and all of it, differently for each node and each time.
+/// Anything up to a time, differently for each node and each time; a twentieth of it at least.
 fn spread(wait: Duration, node: &str) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(node) % 1000;
-    wait / 2 + wait.mul_f64(f64::from(u32::try_from(random).unwrap_or_default()) / 2000.0)
+    wait / 20 + wait.mul_f64(f64::from(u32::try_from(random).unwrap_or_default()) * 0.95 / 1000.0)
 }
 
 #[cfg(test)]
@@ -191,9 +248,9 @@ mod tests {
 
     #[test]
     fn waits_are_spread() {
-        let waits: Vec<Duration> = (0..50).map(|_| spread(Duration::from_secs(10), "n")).collect();
-        assert!(waits.iter().all(|wait| (5..=10).contains(&wait.as_secs())), "{waits:?}");
+        let waits: Vec<Duration> = (0..200).map(|_| spread(FIRST_WAIT, "n")).collect();
+        assert!(waits.iter().all(|wait| *wait >= FIRST_WAIT / 20 && *wait <= FIRST_WAIT), "{waits:?}");
         let (least, most) = (waits.iter().min().copied(), waits.iter().max().copied());
-        assert!(most > least.map(|least| least + Duration::from_secs(1)), "{waits:?}");
+        assert!(most > least.map(|least| least + Duration::from_secs(10)), "{waits:?}");
     }
 }

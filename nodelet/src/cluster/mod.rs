@@ -4,7 +4,9 @@
 //! here has to be reached for the node to go on.
 
 mod follow;
+mod heartbeat;
 mod report;
+mod take;
 
 pub use follow::{Follower, News};
 pub use report::{Report, condition};

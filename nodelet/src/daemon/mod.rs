@@ -8,6 +8,7 @@ use crate::cluster::{self, Follower, Report};
 use crate::desired::Target;
 use crate::facts::Facts;
 use crate::host::systemd::Systemd;
+use crate::identity::Identity;
 use crate::plan::Drifted;
 use crate::progress::Progress;
 use crate::reconcile::{ReconcileError, Reconciler};
@@ -190,11 +191,12 @@ impl Daemon {
             return tokio::spawn(async {});
         }
         let facts = Facts::gather(&self.root, &settings.node.name);
+        let node = facts.get("node.name").unwrap_or_default().to_owned();
         let follower = Follower {
             root: self.root.clone(),
-            kubeconfig: self.root.join(&settings.cluster.kubeconfig),
+            identity: Identity::new(&self.root, &node, &settings.cluster),
             namespace: settings.cluster.namespace.clone(),
-            node: facts.get("node.name").unwrap_or_default().to_owned(),
+            node,
         };
         tokio::spawn(follower.follow(heard.clone(), self.reports.subscribe()))
     }

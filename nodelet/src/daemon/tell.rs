@@ -1,6 +1,7 @@
 //! What the cluster hears of the node.
 
 use crate::cluster::Report;
+use crate::contents;
 use crate::facts::Facts;
 use crate::plan::headline;
 use crate::reconcile::{Planned, ReconcileError, Reconciler};
@@ -34,17 +35,19 @@ pub(super) fn about(planned: &Planned, reconciler: &Reconciler) -> Result<Report
     let good = reconciler.good_revisions()?;
     let mut report = about_host(reconciler.root(), reconciler.settings());
     reconciler.manager_name().clone_into(&mut report.os.package_manager);
+    // The contents' version is said beside the revision, not in its name.
+    let plain = |revision: &str| contents::split(revision).map_or(revision, |(plain, _)| plain).to_owned();
     report.staged = planned.waits_for.is_some().then(|| Staged {
-        revision: planned.desired.revision.clone(),
+        revision: plain(&planned.desired.revision),
         disruption: planned.plan.disruption,
         plan: planned.plan.steps.iter().take(PLAN_LINES).map(|step| headline(&step.action)).collect(),
     });
     report.applied = good.first().map(|(revision, at)| Applied {
-        revision: revision.clone(),
+        revision: plain(revision),
         at: at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        secrets: String::new(),
+        secrets: contents::split(revision).map(|(_, version)| version.to_owned()).unwrap_or_default(),
     });
-    report.last_good = good.get(1).or(good.first()).map(|(revision, _)| revision.clone());
+    report.last_good = good.get(1).or(good.first()).map(|(revision, _)| plain(revision));
     let installed = planned.target.packages.iter().filter(|package| package.present).filter_map(|package| {
         let version = planned.observed.packages.get(&package.name)?.version.clone();
         Some(ManagedPackage { name: package.name.clone(), version })

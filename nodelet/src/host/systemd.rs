@@ -217,6 +217,11 @@ impl Systemd {
         self.manager.system_state().await.is_ok_and(|state| state == "stopping")
     }
 
+    /// Whether systemd answers, and the machine is not going down: what fails otherwise says nothing of the step.
+    pub async fn is_there_to_stay(&self) -> bool {
+        self.manager.system_state().await.is_ok_and(|state| state != "stopping")
+    }
+
     /// `systemctl daemon-reload`
     pub async fn daemon_reload(&self) -> Result<(), SystemdError> {
         self.manager

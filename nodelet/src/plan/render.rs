@@ -116,7 +116,7 @@ fn diff(step: &Step, target: &Target, old: &dyn Fn(&str) -> Vec<u8>, style: Styl
         return String::new();
     }
     // What only its owner may read may be a secret: its content is nobody's business here.
-    if file.mode & 0o044 == 0 {
+    if file.secret || file.mode & 0o044 == 0 {
         return "    (content not shown: only its owner may read it)\n".into();
     }
     let (Ok(old), Ok(new)) = (std::str::from_utf8(&old), std::str::from_utf8(new)) else {
@@ -150,6 +150,7 @@ mod tests {
             followers: Followers::default(),
             drift: nodelet_api::Drift::Repair,
             on_change: None,
+            secret: false,
         };
         let mut target = Target::default();
         target.files.insert(path.clone(), file);

@@ -22,6 +22,7 @@ fn file(content: &str, restart: &[&str]) -> TargetFile {
         followers: Followers { restart: restart.iter().map(ToString::to_string).collect(), ..Followers::default() },
         drift: Drift::Repair,
         on_change: None,
+        secret: false,
     }
 }
 

@@ -41,6 +41,9 @@ pub enum ReconcileError {
         /// What could not be undone.
         left: Vec<String>,
     },
+    /// A step failed because the machine goes down, or systemd is away: nothing was undone, the next round goes on.
+    #[error("{0}; systemd is away or the machine goes down, so it is gone on with when it is back")]
+    Interrupted(ApplyError),
     /// Below another root only looking is possible.
     #[error(
         "package managers and systemd act on the running host only: `--root` is for plan, validate, config and history"
@@ -89,6 +92,7 @@ impl ReconcileError {
             Self::Plan(_) => "PlanRefused",
             Self::Undone(_) => "StepFailed",
             Self::Stuck { .. } => "UndoFailed",
+            Self::Interrupted(_) => "Interrupted",
             Self::Store(_) => "RecordsFailed",
             Self::OtherRoot => "OtherRoot",
             Self::Busy => "Busy",

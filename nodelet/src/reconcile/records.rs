@@ -2,8 +2,9 @@
 
 use super::Planned;
 use crate::apply::own;
+use crate::contents::Contents;
 use crate::source::Desired;
-use crate::store::{End, Good, Kind, Owned, Store, StoreError, Transaction};
+use crate::store::{End, FileBefore, Good, Kind, Owned, Store, StoreError, Transaction};
 use jiff::Timestamp;
 use nodelet_api::text::PackageVersion;
 
@@ -20,6 +21,7 @@ pub(super) fn conclude(
     // would take what was put back for something that nodelet placed.
     if let Some(mut transaction) = transaction {
         transaction.ended(End::Done)?;
+        forget_secrets(store, &transaction, owned, planned)?;
     }
     if *owned != store.owned()? {
         store.set_owned(owned)?;
@@ -31,8 +33,30 @@ pub(super) fn conclude(
     let new = store.good()?.first().is_none_or(|good| good.revision != planned.desired.revision);
     if new {
         store.add_good(&good(planned))?;
+        Contents::tidy(store, &planned.desired)?;
     }
     Ok(new)
+}
+
+/// What was in the place of a secret was kept to undo the change; nothing undoes it any more.
+fn forget_secrets(
+    store: &Store,
+    transaction: &Transaction,
+    owned: &Owned,
+    planned: &Planned,
+) -> Result<(), StoreError> {
+    for part in transaction.parts() {
+        for (path, before) in &part.before.files {
+            let found_there = owned.files.get(path).is_some_and(|file| file.before == *before);
+            if let FileBefore::File { content, .. } = before
+                && !found_there
+                && planned.target.files.get(path).is_some_and(|file| file.secret)
+            {
+                store.blobs().forget(content)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The state that the host has now, with the versions that are installed.

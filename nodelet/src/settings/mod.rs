@@ -52,11 +52,30 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Cluster {
-    /// A kubeconfig with this node's credential. From the first state that the cluster hands out, that one counts
-    /// instead of the local file. Empty: there is no cluster.
+    /// A kubeconfig that says where the API server is, with a credential: `/etc/kubernetes/bootstrap-kubelet.conf`,
+    /// `/etc/kubernetes/kubelet.conf`, or one with a bootstrap token. It need not exist yet. From the first state that
+    /// the cluster hands out, that one counts instead of the local file. Empty: there is no cluster.
     pub kubeconfig: String,
+    /// Whose credential nodelet uses. `own`: the one in `kubeconfig` only asks for a certificate of nodelet's own, once.
+    /// `kubelet`: the one in `kubeconfig` itself, where the cluster issues no such certificates.
+    pub identity: Identity,
+    /// How long, in seconds, nodelet's own certificate is asked to be good; the cluster may give less. It is renewed after
+    /// two thirds of that. 0: as long as the cluster gives.
+    #[schemars(range(min = 0, max = 315_360_000))]
+    pub certificate_seconds: u32,
     /// The namespace of the controller, where revisions are.
     pub namespace: String,
+}
+
+/// Whose credential nodelet uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Identity {
+    /// A certificate of its own.
+    #[default]
+    Own,
+    /// The kubelet's.
+    Kubelet,
 }
 
 /// How packages are managed.
@@ -164,7 +183,12 @@ impl Default for State {
 
 impl Default for Cluster {
     fn default() -> Self {
-        Self { kubeconfig: String::new(), namespace: "nodelet-system".into() }
+        Self {
+            kubeconfig: String::new(),
+            identity: Identity::Own,
+            certificate_seconds: 0,
+            namespace: "nodelet-system".into(),
+        }
     }
 }
 
@@ -211,6 +235,10 @@ impl Document for Settings {
         if !kubeconfig.is_empty() && !kubeconfig.starts_with('/') {
             let at = FieldPath::root().key("cluster").key("kubeconfig");
             problems.add(at, format!("`{kubeconfig}` is not a path from the root: begin it with a slash"));
+        }
+        if (1..600).contains(&self.cluster.certificate_seconds) {
+            let at = FieldPath::root().key("cluster").key("certificateSeconds");
+            problems.add(at, "Kubernetes issues no certificates of less than ten minutes: write 0, or at least 600");
         }
         if self.check.retry_seconds > self.check.interval_seconds {
             let at = FieldPath::root().key("check").key("retrySeconds");

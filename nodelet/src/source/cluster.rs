@@ -4,6 +4,7 @@
 //! [`forget`] gives it back to the local file.
 
 use super::Desired;
+use crate::contents;
 use crate::store::{Store, StoreError};
 use jiff::Timestamp;
 use nodelet_api::objects::{Grant, Step};
@@ -28,18 +29,22 @@ pub struct ClusterState {
     /// The right to disturb what runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
+    /// The version of the contents that it takes from Secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<String>,
 }
 
 impl ClusterState {
     /// A state that came just now.
     pub fn received(revision: String, state: DesiredState) -> Self {
         let now = Timestamp::now();
-        Self { revision, state, received: now, since: now, step: Step::Hold, grant: None }
+        Self { revision, state, received: now, since: now, step: Step::Hold, grant: None, contents: None }
     }
 
     /// Whether another one asks for nothing else.
     pub fn asks_the_same(&self, other: &Self) -> bool {
-        (&self.revision, self.step, &self.grant) == (&other.revision, other.step, &other.grant)
+        let what = |state: &Self| (state.revision.clone(), state.contents.clone(), state.step, state.grant.clone());
+        what(self) == what(other)
     }
 
     /// Why the node must not become this revision yet, if it must not.
@@ -63,9 +68,9 @@ impl ClusterState {
             state: self.state.expand(),
             origin: format!("the cluster, as received on {}", at(self.received)),
             why: format!("the cluster took over from {file} on {}", at(self.since)),
-            permit: Some(Permit(self.clone())),
-            asked: self.revision.clone(),
-            revision: self.revision,
+            asked: contents::revision_with(&self.revision, self.contents.as_deref()),
+            revision: contents::revision_with(&self.revision, self.contents.as_deref()),
+            permit: Some(Permit(self)),
             reverted: None,
         }
     }

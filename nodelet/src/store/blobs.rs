@@ -27,6 +27,12 @@ impl Blobs {
         Ok(name)
     }
 
+    /// Lets a content go.
+    pub fn forget(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.directory.join(name);
+        if path.exists() { files::remove(&path).map_err(failed("removing", &path)) } else { Ok(()) }
+    }
+
     /// A content by its name.
     pub fn get(&self, name: &str) -> Result<Vec<u8>, StoreError> {
         let path = self.directory.join(name);

@@ -123,6 +123,18 @@ impl Store {
         read(&self.directory.join(name))
     }
 
+    /// Whether there is a record.
+    pub(crate) fn has_record(&self, name: &str) -> bool {
+        self.directory.join(name).exists()
+    }
+
+    /// The names of records that begin so.
+    pub(crate) fn records(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let entries = std::fs::read_dir(&self.directory).map_err(failed("listing", &self.directory))?;
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names.filter(|name| name.starts_with(prefix)).collect())
+    }
+
     /// Writes a record, or removes it.
     pub(crate) fn set_record<T: Serialize>(&self, name: &str, record: Option<&T>) -> Result<(), StoreError> {
         let path = self.directory.join(name);
