@@ -10,6 +10,7 @@ mod component;
 mod join;
 mod operator;
 pub(crate) mod pods;
+mod workload;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -32,6 +33,7 @@ use certificates::Authority;
 pub use bare::class_of;
 pub use component::Component;
 pub use join::{JoinOptions, TOKEN, node_is_ready};
+pub use operator::set_of_all;
 pub use pods::{BUSYBOX, PAUSE};
 
 /// Cold, the API server needs 5 s; a machine that is busy with compiling needs longer.

@@ -204,7 +204,13 @@ pub(crate) static CLOUD_RPM: Recipe = Recipe {
         File { path: "/usr/lib/testbed/cgroups", mode: 0o755, content: CGROUPS },
         File { path: "/etc/systemd/system/testbed-cgroups.service", mode: 0o644, content: CGROUPS_UNIT },
         File { path: "/etc/cloud/cloud.cfg.d/90-testbed.cfg", mode: 0o644, content: CLOUD_CONFIG },
-        File { path: "/etc/cloud/cloud.cfg.d/91-fedora.cfg", mode: 0o644, content: "system_info: {distro: fedora}\n" },
+        File { path: "/etc/cloud/cloud.cfg.d/91-fedora.cfg", mode: 0o644, content: CLOUD_FEDORA },
+        // apt is there, too.
+        File {
+            path: "/usr/lib/nodelet/nodelet.toml.d/10-testbed.toml",
+            mode: 0o644,
+            content: "packages.manager = \"dnf\"\n",
+        },
     ],
 };
 
@@ -222,6 +228,11 @@ const CLOUD_CONFIG: &str = "datasource_list: [NoCloud]
 network: {config: disabled}
 apt: {preserve_sources_list: true}
 locale: C.UTF-8
+";
+
+/// Fedora's units start cloud-init when there is a bus that the host name can be set over; Debian's start it earlier.
+const CLOUD_FEDORA: &str = "system_info: {distro: fedora}
+preserve_hostname: true
 ";
 
 /// The base with the tools that nodelet is measured against in `make bench`. Their own daemons are off: each is run when
