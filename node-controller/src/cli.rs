@@ -37,6 +37,10 @@ enum Command {
         /// Who this one of several is. Without it, the host name and the process.
         #[arg(long, env = "POD_NAME")]
         identity: Option<String>,
+        /// A group whose bootstrap tokens may ask for the certificate of any expected node; may be given several times.
+        /// Tokens of `kubectl nodes token NODE` are for that node alone, and need none.
+        #[arg(long, value_name = "GROUP", default_value = "system:bootstrappers:kubeadm:default-node-token")]
+        bootstrap_group: Vec<String>,
     },
     /// Look whether the cluster of the current kubeconfig can take node-controller; change nothing.
     Preflight,
@@ -47,7 +51,9 @@ enum Command {
 /// Runs what the command line asks for.
 pub fn execute(cli: &Cli) -> ExitCode {
     let result = match &cli.command {
-        Command::Run { namespace, identity } => run_controller(namespace, identity.as_deref()),
+        Command::Run { namespace, identity, bootstrap_group } => {
+            run_controller(namespace, identity.as_deref(), bootstrap_group)
+        }
         Command::Preflight => preflight(cli.output),
         Command::Version => {
             println!("node-controller {}", env!("CARGO_PKG_VERSION"));
@@ -64,13 +70,14 @@ pub fn execute(cli: &Cli) -> ExitCode {
     }
 }
 
-fn run_controller(namespace: &str, identity: Option<&str>) -> anyhow::Result<bool> {
+fn run_controller(namespace: &str, identity: Option<&str>, bootstrap_groups: &[String]) -> anyhow::Result<bool> {
     let level = tracing_subscriber::filter::LevelFilter::INFO;
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
     let own =
         || format!("{}-{}", std::fs::read_to_string("/etc/hostname").unwrap_or_default().trim(), std::process::id());
     let identity = identity.map_or_else(own, str::to_owned);
-    let options = run::Options { namespace: namespace.to_owned(), identity };
+    let options =
+        run::Options { namespace: namespace.to_owned(), identity, bootstrap_groups: bootstrap_groups.to_vec() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = Client::try_default().await.context("finding a cluster: set KUBECONFIG, or run in a pod")?;

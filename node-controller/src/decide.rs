@@ -1,15 +1,21 @@
 //! What is to be written next, from what the cluster holds. Pure: the same world gives the same answer, so a
 //! controller can be killed at any moment and another one goes on.
 
-use crate::render::{Revision, render};
-use crate::world::{World, is_ready};
-use kube::ResourceExt;
-use nodelet_api::Disruption;
-use nodelet_api::objects::{
-    Condition, Grant, NodeClassStatus, NodeSet, NodeSetStatus, NodeState, NodeStateSpec, Reference, Selector,
-    SelectorOperator, Step,
-};
-use std::collections::{BTreeMap, BTreeSet};
+mod access;
+mod classes;
+mod contents;
+mod members;
+mod nodes;
+mod sets;
+
+pub use access::{Answer, NODE_TOKEN_GROUP};
+pub use contents::{Slots, name as contents_name};
+pub use nodes::Marks;
+
+use crate::render::Revision;
+use crate::world::World;
+use jiff::Timestamp;
+use nodelet_api::objects::{Condition, NodeClassStatus, NodeSetStatus, NodeStateSpec, time_text};
 
 /// One thing to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,12 +27,31 @@ pub enum Intent {
         /// The revision.
         revision: Box<Revision>,
     },
+    /// Removes a revision that nothing names any more.
+    Forget {
+        /// Its name.
+        revision: String,
+    },
     /// Says what became of a class.
     ClassStatus {
         /// Its name.
         name: String,
         /// Its status.
         status: NodeClassStatus,
+    },
+    /// Puts contents into a node's own Secret.
+    Contents {
+        /// The node's name.
+        node: String,
+        /// Their version.
+        version: String,
+        /// The contents.
+        slots: Slots,
+    },
+    /// Removes a node's own Secret, of which it takes nothing any more.
+    ForgetContents {
+        /// The node's name.
+        node: String,
     },
     /// Says what a node must become.
     Hand {
@@ -42,6 +67,20 @@ pub enum Intent {
         /// Its name.
         node: String,
     },
+    /// Lets a node go: its state and its rights are removed, the machine stays as it is.
+    Release {
+        /// Its name.
+        node: String,
+    },
+    /// Answers a request for a certificate.
+    Answer {
+        /// The request's name.
+        name: String,
+        /// The node that it is for.
+        node: String,
+        /// The answer.
+        answer: Answer,
+    },
     /// Says how far a set is.
     SetStatus {
         /// Its name.
@@ -49,213 +88,109 @@ pub enum Intent {
         /// Its status.
         status: NodeSetStatus,
     },
+    /// Puts labels, annotations and taints on a Node.
+    Mark {
+        /// Its name.
+        node: String,
+        /// What it carries.
+        marks: Marks,
+    },
+    /// Shows a condition on a Node.
+    Show {
+        /// Its name.
+        node: String,
+        /// The condition.
+        condition: Condition,
+    },
+    /// Tells people of a transition.
+    Tell(Telling),
+}
+
+/// What an Event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telling {
+    /// The kind of the object that it is about.
+    pub kind: &'static str,
+    /// The object's name.
+    pub name: String,
+    /// Somebody should look.
+    pub warning: bool,
+    /// A stable name of what happened.
+    pub reason: String,
+    /// What happened, in a sentence.
+    pub note: String,
+}
+
+impl Telling {
+    /// A condition that changed. A condition that is not so, for a reason that waiting doesn't mend, is a warning.
+    fn of(kind: &'static str, name: &str, condition: &Condition) -> Self {
+        let note = if condition.message.is_empty() { &condition.reason } else { &condition.message };
+        let waits = ["Converging", "Staged", "Waiting", "Updating", "Updated", "Paused", "NotReported", "Disjoint"];
+        let warning = condition.status != "True" && !waits.contains(&condition.reason.as_str());
+        Self { kind, name: name.to_owned(), warning, reason: condition.reason.clone(), note: note.clone() }
+    }
 }
 
 /// Decides. Only what is not so already is in the answer. `now` is the time that transitions get.
-pub fn decide(world: &World, now: &str) -> Vec<Intent> {
+pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
+    let text = time_text(now);
     let mut intents = Vec::new();
-    let rendered = classes(world, now, &mut intents);
-    for node in world.states.keys().filter(|node| !world.allowed.contains(*node)) {
-        intents.push(Intent::Allow { node: node.clone() });
+    let rendered = classes::render_all(world, &text, &mut intents);
+    let members = members::members(world);
+    for node in world.states.keys() {
+        // Its Node is gone, or no set selects it: it is nobody's, and keeps what it has.
+        if !members.has(node) {
+            intents.push(Intent::Release { node: node.clone() });
+        } else if !world.allowed.contains(node) {
+            intents.push(Intent::Allow { node: node.clone() });
+        }
     }
-    let members = members(world);
+    access::answer(world, now, &mut intents);
     for (name, set) in &world.sets {
         let nodes = members.of.get(name).cloned().unwrap_or_default();
-        let revision = rendered.get(&set.spec.class_ref.name).filter(|revision| world.revisions.contains(*revision));
-        if let Some(revision) = revision.filter(|_| !set.spec.paused) {
-            hand_out(world, name, set, revision, &nodes, &mut intents);
+        let class = rendered.get(&set.spec.class_ref.name);
+        let class = class.filter(|class| world.revisions.contains_key(&class.revision));
+        if let Some(class) = class.filter(|_| !set.spec.paused) {
+            sets::hand_out(world, name, set, class, &nodes, &mut intents);
         }
-        let status = set_status(world, set, revision, &nodes, members.contested.get(name), now);
+        let status = sets::status(world, set, class, &nodes, members.contested.get(name), &text);
         if set.status.as_ref() != Some(&status) {
+            let before = set.status.clone().unwrap_or_default().conditions;
+            tell("NodeSet", name, &before, &status.conditions, &mut intents);
             intents.push(Intent::SetStatus { name: name.clone(), status });
         }
     }
+    for node in world.stored.keys() {
+        // With the state itself, its owner's deletion takes it along.
+        if world
+            .states
+            .get(node)
+            .is_some_and(|state| state.spec.secrets.is_none() && !waits_for_contents(&intents, node))
+        {
+            intents.push(Intent::ForgetContents { node: node.clone() });
+        }
+    }
+    nodes::show(world, now, &mut intents);
     intents
 }
 
-/// Renders all classes; the revision of each that can be rendered.
-fn classes(world: &World, now: &str, intents: &mut Vec<Intent>) -> BTreeMap<String, String> {
-    let mut rendered = BTreeMap::new();
-    for (name, class) in &world.classes {
-        let old = class.status.clone().unwrap_or_default();
-        let generation = class.metadata.generation;
-        let (revision, condition) = match render(class) {
-            Ok(revision) => {
-                let found = ("True", "Rendered", format!("revision {}", revision.name));
-                if !world.revisions.contains(&revision.name) {
-                    intents.push(Intent::Store { class: name.clone(), revision: Box::new(revision.clone()) });
-                }
-                rendered.insert(name.clone(), revision.name.clone());
-                (Some(revision.name), found)
-            }
-            Err(problems) => (old.revision.clone(), ("False", "Invalid", problems.to_string())),
-        };
-        let conditions = vec![self::condition("Rendered", condition, &old.conditions, generation, now)];
-        let status = NodeClassStatus { observed_generation: generation, revision, conditions };
-        if class.status.as_ref() != Some(&status) {
-            intents.push(Intent::ClassStatus { name: name.clone(), status });
+/// Whether a node's Secret is about to be named.
+fn waits_for_contents(intents: &[Intent], node: &str) -> bool {
+    intents.iter().any(|intent| match intent {
+        Intent::Contents { node: one, .. } => one == node,
+        Intent::Hand { node: one, spec, .. } => one == node && spec.secrets.is_some(),
+        _ => false,
+    })
+}
+
+/// Tells of conditions whose reason changed; what an object begins with is told too, unless all is well.
+fn tell(kind: &'static str, name: &str, before: &[Condition], now: &[Condition], intents: &mut Vec<Intent>) {
+    for condition in now {
+        let known = before.iter().find(|known| known.kind == condition.kind);
+        if known.map_or(condition.reason != "Disjoint", |known| known.reason != condition.reason) {
+            intents.push(Intent::Tell(Telling::of(kind, name, condition)));
         }
     }
-    rendered
-}
-
-/// Who belongs where.
-#[derive(Debug, Default)]
-struct Members {
-    of: BTreeMap<String, BTreeSet<String>>,
-    /// For each set the nodes that another set selects too, with that set.
-    contested: BTreeMap<String, BTreeMap<String, String>>,
-}
-
-fn members(world: &World) -> Members {
-    let mut members = Members::default();
-    for (node, object) in &world.nodes {
-        let selects =
-            |set: &NodeSet| set.spec.selector.as_ref().is_some_and(|selector| selector.matches(object.labels()));
-        let sets: Vec<&String> = world.sets.iter().filter(|(_, set)| selects(set)).map(|(name, _)| name).collect();
-        match sets.as_slice() {
-            [] => {}
-            [only] => drop(members.of.entry((*only).clone()).or_default().insert(node.clone())),
-            several => {
-                for set in several {
-                    let others = several.iter().filter(|other| other != &set).map(|name| name.as_str());
-                    let others = others.collect::<Vec<_>>().join(", ");
-                    members.contested.entry((*set).clone()).or_default().insert(node.clone(), others);
-                }
-            }
-        }
-    }
-    members
-}
-
-/// Hands a revision to all nodes of a set. Every node may go at once.
-fn hand_out(
-    world: &World,
-    name: &str,
-    set: &NodeSet,
-    revision: &str,
-    nodes: &BTreeSet<String>,
-    intents: &mut Vec<Intent>,
-) {
-    for node in nodes {
-        let state = world.states.get(node);
-        let spec = NodeStateSpec {
-            node_set_ref: Some(Reference { name: name.to_owned() }),
-            class_ref: Some(set.spec.class_ref.clone()),
-            revision: Some(revision.to_owned()),
-            step: Step::Apply,
-            grant: Some(Grant {
-                id: format!("{revision}-all"),
-                revision: revision.to_owned(),
-                disruption: Disruption::Restart,
-            }),
-            secrets: state.and_then(|state| state.spec.secrets.clone()),
-        };
-        if state.is_none_or(|state| state.spec != spec) {
-            intents.push(Intent::Hand { node: node.clone(), set: name.to_owned(), spec: Box::new(spec) });
-        }
-    }
-}
-
-fn set_status(
-    world: &World,
-    set: &NodeSet,
-    revision: Option<&String>,
-    nodes: &BTreeSet<String>,
-    contested: Option<&BTreeMap<String, String>>,
-    now: &str,
-) -> NodeSetStatus {
-    let old = set.status.clone().unwrap_or_default();
-    let count = |holds: &dyn Fn(&str) -> bool| {
-        u32::try_from(nodes.iter().filter(|name| holds(name)).count()).unwrap_or(u32::MAX)
-    };
-    let state = |name: &str| world.states.get(name);
-    let updated = |name: &str| {
-        revision.is_some() && state(name).is_some_and(|state| applied(state) == revision.map(String::as_str))
-    };
-    let node_ready = |name: &str| world.nodes.get(name).is_some_and(|node| is_ready(node));
-    let ready = |name: &str| node_ready(name) && state(name).is_some_and(|state| is_true(state, "Converged"));
-    let total = count(&|_| true);
-    let update_revision = revision.cloned().unwrap_or_else(|| old.update_revision.clone());
-    let mut status = NodeSetStatus {
-        observed_generation: set.metadata.generation,
-        replicas: total,
-        ready_replicas: count(&ready),
-        updated_replicas: count(&updated),
-        unavailable_replicas: count(&|name| !node_ready(name)),
-        update_revision,
-        selector: set.spec.selector.as_ref().map(as_text).unwrap_or_default(),
-        conditions: Vec::new(),
-    };
-    let progressing = match (revision, set.spec.paused) {
-        (None, _) => (
-            "False",
-            "NoRevision",
-            format!("the class {} has no revision: see its conditions", set.spec.class_ref.name),
-        ),
-        (_, true) => ("False", "Paused", "the set is paused".to_owned()),
-        (Some(revision), _) if status.updated_replicas < total => {
-            ("True", "Updating", format!("{} of {total} nodes have {revision}", status.updated_replicas))
-        }
-        (Some(revision), _) => ("False", "Updated", format!("all {total} nodes have {revision}")),
-    };
-    let overlapping = match contested.and_then(|contested| contested.first_key_value()) {
-        Some((node, others)) => (
-            "True",
-            "SelectedTwice",
-            format!("node {node} is selected by {others} too, and belongs to neither: narrow one selector"),
-        ),
-        None => ("False", "Disjoint", "no other set selects the same nodes".to_owned()),
-    };
-    let generation = set.metadata.generation;
-    status.conditions = vec![
-        condition("Progressing", progressing, &old.conditions, generation, now),
-        condition("Overlapping", overlapping, &old.conditions, generation, now),
-    ];
-    status
-}
-
-fn applied(state: &NodeState) -> Option<&str> {
-    state.status.as_ref()?.applied.as_ref().map(|applied| applied.revision.as_str())
-}
-
-fn is_true(state: &NodeState, kind: &str) -> bool {
-    let conditions = state.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.kind == kind && condition.status == "True")
-}
-
-/// A condition; when it changed is kept from before, as long as it is the same.
-fn condition(
-    kind: &str,
-    (status, reason, message): (&str, &str, String),
-    old: &[Condition],
-    generation: Option<i64>,
-    now: &str,
-) -> Condition {
-    let same = old.iter().find(|condition| condition.kind == kind && condition.status == status);
-    Condition {
-        kind: kind.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        last_transition_time: same.map_or_else(|| now.to_owned(), |same| same.last_transition_time.clone()),
-        observed_generation: generation,
-    }
-}
-
-/// A selector as `kubectl -l` takes it.
-fn as_text(selector: &Selector) -> String {
-    let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
-    let demands = selector.match_expressions.iter().map(|demand| {
-        let values = demand.values.join(",");
-        match demand.operator {
-            SelectorOperator::In => format!("{} in ({values})", demand.key),
-            SelectorOperator::NotIn => format!("{} notin ({values})", demand.key),
-            SelectorOperator::Exists => demand.key.clone(),
-            SelectorOperator::DoesNotExist => format!("!{}", demand.key),
-        }
-    });
-    labels.chain(demands).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

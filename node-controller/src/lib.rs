@@ -9,5 +9,8 @@ pub mod decide;
 pub mod leader;
 pub mod preflight;
 pub mod render;
+pub mod request;
 pub mod run;
+mod sources;
+mod view;
 pub mod world;

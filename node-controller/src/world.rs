@@ -1,9 +1,13 @@
 //! What the cluster holds, as the controller sees it at one moment.
 
+use crate::request::Request;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use nodelet_api::objects::{NodeClass, NodeSet, NodeState};
+use nodelet_api::state::ContentRef;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 /// Everything that decisions are made from.
@@ -19,8 +23,54 @@ pub struct World {
     pub states: BTreeMap<String, Arc<NodeState>>,
     /// The nodes whose rights are given.
     pub allowed: BTreeSet<String>,
-    /// The names of the revisions that are stored.
-    pub revisions: BTreeSet<String>,
+    /// The revisions that are stored, by name.
+    pub revisions: BTreeMap<String, StoredRevision>,
+    /// Requests for certificates that nobody answered yet.
+    pub requests: Vec<Request>,
+    /// What was read of objects that classes take contents from.
+    pub sources: BTreeMap<ContentRef, Source>,
+    /// The version of the contents in each node's own Secret, by node.
+    pub stored: BTreeMap<String, String>,
+    /// When each nodelet was last heard of, by the API server's clock, and how long that counts, in seconds.
+    pub heard: BTreeMap<String, (Timestamp, i64)>,
+    /// Groups whose bootstrap tokens may ask for any node's certificate.
+    pub bootstrap_groups: BTreeSet<String>,
+}
+
+/// A revision that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRevision {
+    /// The class that it is of.
+    pub class: String,
+    /// When it was stored.
+    pub at: Timestamp,
+}
+
+/// What was read of one key of an object.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Its content, with a stamp of the object that changes when the object does.
+    Found {
+        /// The content.
+        content: Vec<u8>,
+        /// The stamp; nothing of the content can be found from it.
+        stamp: String,
+    },
+    /// The object, or the key in it, isn't there or can't be read.
+    Missing,
+    /// It is not known yet.
+    Unknown,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the content.
+        f.write_str(match self {
+            Self::Found { .. } => "found",
+            Self::Missing => "missing",
+            Self::Unknown => "unknown",
+        })
+    }
 }
 
 /// Objects by name.

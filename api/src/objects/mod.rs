@@ -68,3 +68,29 @@ pub struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
+
+impl Condition {
+    /// A condition. When it last changed is kept from before, as long as its status is the same.
+    pub fn since(
+        kind: &str,
+        (status, reason, message): (&str, &str, String),
+        before: &[Self],
+        generation: Option<i64>,
+        now: &str,
+    ) -> Self {
+        let same = before.iter().find(|condition| condition.kind == kind && condition.status == status);
+        Self {
+            kind: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: same.map_or_else(|| now.to_owned(), |same| same.last_transition_time.clone()),
+            observed_generation: generation,
+        }
+    }
+}
+
+/// A time as Kubernetes writes it.
+pub fn time_text(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,10 +1,16 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
+use crate::world::{Source, StoredRevision};
 use k8s_openapi::api::core::v1::Node;
-use nodelet_api::objects::{Applied, NodeClass, NodeClassSpec, NodeSetSpec, NodeStateStatus};
+use kube::ResourceExt;
+use nodelet_api::objects::{
+    Applied, NodeClass, NodeClassSpec, NodeSet, NodeSetSpec, NodeState, NodeStateStatus, Reference, Selector, Step,
+};
 use std::sync::Arc;
 
-const NOW: &str = "2026-01-01T00:00:00Z";
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
 
 fn class(name: &str, package: &str) -> Arc<NodeClass> {
     let state = serde_json::from_value(serde_json::json!({"packages": [{"name": package}]})).unwrap();
@@ -26,15 +32,45 @@ fn node(name: &str, role: &str) -> Arc<Node> {
 }
 
 /// Does what is decided, as the cluster would, until nothing is left to do.
-fn settle(world: &mut World) -> usize {
-    for round in 0..10 {
-        let intents = decide(world, NOW);
+fn settle(world: &mut World) -> Vec<Telling> {
+    let mut world_tells = Vec::new();
+    for _ in 0..10 {
+        let intents = decide(world, now());
         if intents.is_empty() {
-            return round;
+            return world_tells;
         }
         for intent in intents {
             match intent {
-                Intent::Store { revision, .. } => drop(world.revisions.insert(revision.name)),
+                Intent::Store { class, revision } => {
+                    let stored = StoredRevision { class, at: now() };
+                    world.revisions.insert(revision.name, stored);
+                }
+                Intent::Forget { revision } => drop(world.revisions.remove(&revision)),
+                Intent::Contents { node, version, .. } => drop(world.stored.insert(node, version)),
+                Intent::ForgetContents { node } => drop(world.stored.remove(&node)),
+                Intent::Release { node } => drop(world.states.remove(&node)),
+                Intent::Answer { name, .. } => world.requests.retain(|request| request.name != name),
+                Intent::Tell(telling) => world_tells.push(telling),
+                Intent::Mark { node, marks } => {
+                    let mut object = (*world.nodes[&node]).clone();
+                    object.metadata.labels.get_or_insert_default().extend(marks.labels);
+                    object.metadata.annotations.get_or_insert_default().extend(marks.annotations);
+                    if let Some(taints) = marks.taints {
+                        let taints = taints.into_iter().map(|taint| serde_json::from_value(taint).unwrap());
+                        object.spec.get_or_insert_default().taints = Some(taints.collect());
+                    }
+                    world.nodes.insert(node, Arc::new(object));
+                }
+                Intent::Show { node, condition } => {
+                    let mut object = (*world.nodes[&node]).clone();
+                    let shown = serde_json::json!({
+                        "type": condition.kind, "status": condition.status, "reason": condition.reason,
+                        "message": condition.message, "lastTransitionTime": condition.last_transition_time,
+                    });
+                    object.status.get_or_insert_default().conditions =
+                        Some(vec![serde_json::from_value(shown).unwrap()]);
+                    world.nodes.insert(node, Arc::new(object));
+                }
                 Intent::ClassStatus { name, status } => {
                     let mut class = (*world.classes[&name]).clone();
                     class.status = Some(status);
@@ -55,7 +91,7 @@ fn settle(world: &mut World) -> usize {
             }
         }
     }
-    panic!("it never settles: {:?}", decide(world, NOW));
+    panic!("it never settles: {:?}", decide(world, now()));
 }
 
 fn world() -> World {
@@ -133,4 +169,98 @@ fn a_class_that_contradicts_itself_changes_nothing() {
     assert_eq!(status.conditions[0].reason, "Invalid");
     assert_eq!(world.states["n1"].spec, before);
     assert_eq!(world.sets["s"].status.clone().unwrap().conditions[0].reason, "NoRevision");
+}
+
+#[test]
+fn a_node_that_is_nobodys_is_let_go() {
+    let mut world = world();
+    settle(&mut world);
+    world.nodes.insert("n1".into(), node("n1", "other"));
+    settle(&mut world);
+    assert!(world.states.is_empty(), "its label changed");
+    world.nodes.insert("n1".into(), node("n1", "worker"));
+    settle(&mut world);
+    assert!(world.states.contains_key("n1"));
+    world.nodes.remove("n1");
+    settle(&mut world);
+    assert!(world.states.is_empty(), "its Node is gone");
+}
+
+#[test]
+fn contents_come_before_the_state_that_names_them() {
+    let mut world = world();
+    let state = serde_json::json!({"files": [
+        {"path": "/s", "contentFrom": {"secretRef": {"namespace": "n", "name": "s", "key": "k"}}}]});
+    let spec = NodeClassSpec { state: serde_json::from_value(state).unwrap(), ..NodeClassSpec::default() };
+    let reference = spec.state.references().pop_first().unwrap();
+    world.classes.insert("c".into(), Arc::new(NodeClass::new("c", spec)));
+    settle(&mut world);
+    assert!(world.states.is_empty() && world.stored.is_empty(), "it is not known whether they are there");
+    world.sources.insert(reference.clone(), Source::Missing);
+    settle(&mut world);
+    let conditions = world.classes["c"].status.clone().unwrap().conditions;
+    assert!(conditions[1].message.contains("key k of the Secret n/s"), "{conditions:?}");
+    assert_eq!(world.sets["s"].status.clone().unwrap().conditions[0].reason, "ContentsMissing");
+    let found = |stamp: &str| Source::Found { content: b"x".to_vec(), stamp: stamp.into() };
+    world.sources.insert(reference.clone(), found("1"));
+    settle(&mut world);
+    let first = world.states["n1"].spec.secrets.clone().unwrap();
+    assert_eq!((&first.version, first.name.as_str()), (&world.stored["n1"], "nodelet-contents.n1"));
+    world.sources.insert(reference, found("2"));
+    settle(&mut world);
+    let second = world.states["n1"].spec.secrets.clone().unwrap();
+    assert!(second.version != first.version && world.stored["n1"] == second.version);
+    world.classes.insert("c".into(), class("c", "a"));
+    settle(&mut world);
+    assert!(world.stored.is_empty() && world.states["n1"].spec.secrets.is_none());
+}
+
+#[test]
+fn revisions_that_nothing_names_are_forgotten_at_last() {
+    let mut world = world();
+    for number in 0..30 {
+        world.classes.insert("c".into(), class("c", &format!("p{number}")));
+        settle(&mut world);
+    }
+    assert!((11..=12).contains(&world.revisions.len()), "{}", world.revisions.len());
+}
+
+#[test]
+fn a_node_shows_its_class_and_how_far_it_is() {
+    let mut world = world();
+    let mut class = (*class("c", "a")).clone();
+    class.spec.node_labels.insert("disk".into(), "ssd".into());
+    class.spec.node_taints =
+        serde_json::from_value(serde_json::json!([{"key": "gpu", "effect": "NoSchedule"}])).unwrap();
+    world.classes.insert("c".into(), Arc::new(class.clone()));
+    let mut object = (*node("n1", "worker")).clone();
+    let other = serde_json::json!({"taints": [{"key": "other", "effect": "NoExecute"}]});
+    object.spec = Some(serde_json::from_value(other).unwrap());
+    world.nodes.insert("n1".into(), Arc::new(object));
+    let told = settle(&mut world);
+    let shown = world.nodes["n1"].clone();
+    assert_eq!(shown.labels()["disk"], "ssd");
+    let taints = |world: &World| -> Vec<String> {
+        let taints = world.nodes["n1"].spec.clone().unwrap().taints.unwrap();
+        taints.into_iter().map(|taint| taint.key).collect()
+    };
+    assert_eq!(taints(&world), ["other", "gpu"]);
+    let condition = shown.status.clone().unwrap().conditions.unwrap().remove(0);
+    assert_eq!((condition.status.as_str(), condition.reason.as_deref()), ("Unknown", Some("NotReported")));
+    assert!(told.iter().any(|one| one.kind == "Node" && one.reason == "NotReported" && !one.warning), "{told:?}");
+
+    class.spec.node_taints.clear();
+    world.classes.insert("c".into(), Arc::new(class));
+    let mut state = (*world.states["n1"]).clone();
+    let failed = Condition::since("Converged", ("False", "Failed", "no".into()), &[], None, "2026-01-01T00:00:00Z");
+    state.status = Some(NodeStateStatus { conditions: vec![failed], ..NodeStateStatus::default() });
+    world.states.insert("n1".into(), Arc::new(state));
+    let told = settle(&mut world);
+    assert_eq!(taints(&world), ["other"], "what others taint stays");
+    assert!(told.iter().any(|one| one.kind == "Node" && one.warning && one.note == "no"), "{told:?}");
+
+    let long_ago: Timestamp = "2025-12-31T00:00:00Z".parse().unwrap();
+    world.heard.insert("n1".into(), (long_ago, 900));
+    let told = settle(&mut world);
+    assert!(told.iter().any(|one| one.reason == "NodeletSilent"), "{told:?}");
 }

@@ -9,4 +9,4 @@ mod report;
 mod take;
 
 pub use follow::{Follower, News};
-pub use report::{Report, condition};
+pub use report::Report;

@@ -1,7 +1,9 @@
 //! What is said of the node in its `NodeState`.
 
 use jiff::Timestamp;
-use nodelet_api::objects::{Applied, Condition, ManagedPackage, NodeStateStatus, OperatingSystem, RevisionRef, Staged};
+use nodelet_api::objects::{
+    Applied, Condition, ManagedPackage, NodeStateStatus, OperatingSystem, RevisionRef, Staged, time_text,
+};
 
 /// How far the node is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl Report {
     /// As a status. What has not changed keeps its time.
     pub fn status(&self, before: Option<&NodeStateStatus>, generation: Option<i64>, now: Timestamp) -> NodeStateStatus {
         let old = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
-        let conditions = self.conditions.iter();
+        let (conditions, now) = (self.conditions.iter(), time_text(now));
         NodeStateStatus {
             observed_generation: generation,
             nodelet_version: env!("CARGO_PKG_VERSION").into(),
@@ -42,32 +44,12 @@ impl Report {
             packages: self.packages.clone(),
             identity: before.and_then(|status| status.identity.clone()),
             conditions: conditions
-                .map(|(kind, holds, reason, message)| condition(kind, *holds, reason, message, old, generation, now))
+                .map(|(kind, holds, reason, message)| {
+                    let status = if *holds { "True" } else { "False" };
+                    Condition::since(kind, (status, reason, message.clone()), old, generation, &now)
+                })
                 .collect(),
         }
-    }
-}
-
-/// A condition; when it changed is kept from before, as long as it is the same.
-pub fn condition(
-    kind: &str,
-    holds: bool,
-    reason: &str,
-    message: &str,
-    old: &[Condition],
-    generation: Option<i64>,
-    now: Timestamp,
-) -> Condition {
-    let status = if holds { "True" } else { "False" };
-    let same = old.iter().find(|condition| condition.kind == kind && condition.status == status);
-    let since = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    Condition {
-        kind: kind.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        last_transition_time: same.map_or_else(since, |same| same.last_transition_time.clone()),
-        observed_generation: generation,
     }
 }
 

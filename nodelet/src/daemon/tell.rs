@@ -8,7 +8,7 @@ use crate::reconcile::{Planned, ReconcileError, Reconciler};
 use crate::report::status::{Phase, Status};
 use crate::root::Root;
 use crate::settings::Settings;
-use nodelet_api::objects::{Applied, ManagedPackage, OperatingSystem, Staged};
+use nodelet_api::objects::{Applied, ManagedPackage, OperatingSystem, Staged, time_text};
 
 /// As many lines of a plan are told.
 const PLAN_LINES: usize = 50;
@@ -44,7 +44,7 @@ pub(super) fn about(planned: &Planned, reconciler: &Reconciler) -> Result<Report
     });
     report.applied = good.first().map(|(revision, at)| Applied {
         revision: plain(revision),
-        at: at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        at: time_text(*at),
         secrets: contents::split(revision).map(|(_, version)| version.to_owned()).unwrap_or_default(),
     });
     report.last_good = good.get(1).or(good.first()).map(|(revision, _)| plain(revision));

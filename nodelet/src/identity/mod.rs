@@ -206,7 +206,7 @@ impl Credential {
         self.certificate.as_ref().map(|certificate| objects::Identity {
             machine_id: machine::id().unwrap_or_default(),
             key: certificate.key_fingerprint(),
-            not_after: certificate.not_after().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            not_after: objects::time_text(certificate.not_after()),
         })
     }
 }

@@ -57,6 +57,7 @@ pub(super) fn allow(cluster: &Cluster) -> Result<()> {
                     "token-secret": secret,
                     "usage-bootstrap-authentication": "true",
                     "usage-bootstrap-signing": "true",
+                    "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token",
                 },
             },
         ],

@@ -1,0 +1,153 @@
+//! What the cluster holds, kept up to date by watches.
+
+use crate::act::{CLASS_LABEL, MANAGER, NODE_LABEL};
+use crate::render::render;
+use crate::request::Request;
+use crate::sources::Sources;
+use crate::world::{StoredRevision, World, by_name};
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::runtime::reflector::{Store, store};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use nodelet_api::objects::{CONTENTS_VERSION, NodeClass, NodeSet, NodeState, REPORTER, SIGNER};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// What the cluster holds.
+pub(crate) struct View {
+    classes: Store<NodeClass>,
+    sets: Store<NodeSet>,
+    nodes: Store<Node>,
+    states: Store<NodeState>,
+    revisions: Store<ControllerRevision>,
+    bindings: Store<ClusterRoleBinding>,
+    requests: Store<CertificateSigningRequest>,
+    stored: Store<Secret>,
+    leases: Store<Lease>,
+    sources: Mutex<Sources>,
+    bootstrap_groups: BTreeSet<String>,
+    /// Something that decisions are made from changed.
+    pub(crate) changed: Arc<Notify>,
+}
+
+impl View {
+    pub(crate) fn start(client: &Client, namespace: &str, bootstrap_groups: &[String]) -> Self {
+        let changed = Arc::new(Notify::new());
+        let everything = watcher::Config::default;
+        let ours = || everything().labels(NODE_LABEL);
+        let told = Some(&changed);
+        Self {
+            classes: follow(Api::all(client.clone()), everything(), told),
+            sets: follow(Api::all(client.clone()), everything(), told),
+            nodes: follow(Api::all(client.clone()), everything(), told),
+            states: follow(Api::all(client.clone()), everything(), told),
+            revisions: follow(Api::namespaced(client.clone(), namespace), everything().labels(CLASS_LABEL), told),
+            bindings: follow(Api::all(client.clone()), ours(), told),
+            requests: follow(Api::all(client.clone()), everything().fields(&format!("spec.signerName={SIGNER}")), told),
+            stored: follow(Api::namespaced(client.clone(), namespace), ours(), told),
+            // Signs of life come all the time, and that none comes is noticed by the clock.
+            leases: follow(Api::namespaced(client.clone(), namespace), everything(), None),
+            sources: Mutex::new(Sources::new(client, &changed)),
+            bootstrap_groups: bootstrap_groups.iter().cloned().collect(),
+            changed,
+        }
+    }
+
+    /// Whether everything was listed once; otherwise waits for it.
+    pub(crate) async fn is_complete(&self) -> bool {
+        let lists = tokio::join!(
+            self.classes.wait_until_ready(),
+            self.sets.wait_until_ready(),
+            self.nodes.wait_until_ready(),
+            self.states.wait_until_ready(),
+            self.revisions.wait_until_ready(),
+            self.bindings.wait_until_ready(),
+            self.requests.wait_until_ready(),
+            self.stored.wait_until_ready(),
+            self.leases.wait_until_ready(),
+        );
+        matches!(lists, (Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(())))
+    }
+
+    /// What it holds now.
+    pub(crate) fn world(&self) -> World {
+        let classes = by_name(self.classes.state());
+        let references: BTreeSet<_> =
+            classes.values().filter_map(|class| render(class).ok()).flat_map(|one| one.state.references()).collect();
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).read(&references);
+        let node_of = |annotations: &BTreeMap<String, String>| annotations.get(NODE_LABEL).cloned();
+        World {
+            classes,
+            sources,
+            sets: by_name(self.sets.state()),
+            nodes: by_name(self.nodes.state()),
+            states: by_name(self.states.state()),
+            allowed: self.bindings.state().iter().filter_map(|binding| node_of(binding.annotations())).collect(),
+            revisions: self.revisions.state().iter().map(|revision| stored(revision)).collect(),
+            requests: self.requests.state().iter().filter_map(|request| Request::read(request)).collect(),
+            stored: self.stored.state().iter().filter_map(|secret| contents(secret)).collect(),
+            heard: self.leases.state().iter().filter_map(|lease| heard(lease)).collect(),
+            bootstrap_groups: self.bootstrap_groups.clone(),
+        }
+    }
+}
+
+fn stored(revision: &ControllerRevision) -> (String, StoredRevision) {
+    let class = revision.labels().get(CLASS_LABEL).cloned().unwrap_or_default();
+    let at = revision.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    (revision.name_any(), StoredRevision { class, at })
+}
+
+fn contents(secret: &Secret) -> Option<(String, String)> {
+    let annotations = secret.annotations();
+    Some((annotations.get(NODE_LABEL)?.clone(), annotations.get(CONTENTS_VERSION)?.clone()))
+}
+
+/// When a nodelet wrote its Lease, by the API server's clock: the node's own may be wrong.
+fn heard(lease: &Lease) -> Option<(String, (Timestamp, i64))> {
+    let entries = lease.metadata.managed_fields.iter().flatten();
+    let written = entries.filter(|entry| entry.manager.as_deref() == Some(REPORTER));
+    let Time(at) = written.filter_map(|entry| entry.time.clone()).max()?;
+    let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
+    Some((lease.name_any(), (at, seconds.into())))
+}
+
+/// Follows the objects of a kind; what changes is told.
+pub(crate) fn follow<K>(api: Api<K>, config: watcher::Config, changed: Option<&Arc<Notify>>) -> Store<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone,
+{
+    let (reader, writer) = store();
+    let changed = changed.map(Arc::clone);
+    // What the API server notes of other writers is large, and nobody here reads it.
+    let stream = watcher(api, config).default_backoff().modify(|object| {
+        let ours = |manager: &Option<String>| matches!(manager.as_deref(), Some(MANAGER | REPORTER));
+        object.managed_fields_mut().retain(|entry| ours(&entry.manager));
+    });
+    let mut stream = reflector(writer, stream).boxed();
+    tokio::spawn(async move {
+        while let Some(event) = stream.next().await {
+            match (event, &changed) {
+                (Ok(_), Some(changed)) => changed.notify_one(),
+                (Ok(_), None) => {}
+                (Err(error), _) => {
+                    let kind = std::any::type_name::<K>().rsplit("::").next().unwrap_or_default();
+                    tracing::warn!(%error, kind, "watching failed; it goes on");
+                }
+            }
+        }
+    });
+    reader
+}
