@@ -7,6 +7,8 @@ mod cloud_init;
 mod control_plane;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/kubeadm.rs"]
+mod kubeadm;
 #[path = "cluster/nodes.rs"]
 mod nodes;
 #[path = "cluster/objects.rs"]
