@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod command;
 pub mod debian;
 pub mod demo;
+pub mod demo_cluster;
 mod digest;
 pub mod dummy;
 pub mod http;

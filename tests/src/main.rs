@@ -1,4 +1,4 @@
-//! `testbed`: the reaper, the demo, and the caches of the test bed, as a program.
+//! `testbed`: the reaper, the demos, and the caches of the test bed, as a program.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use testbed::image::Kind;
 use testbed::slot::{Number, reaper, teardown};
-use testbed::{Node, NodeOptions, bench, demo, kubernetes};
+use testbed::{Node, NodeOptions, bench, demo, demo_cluster, kubernetes};
 
 /// The test bed of the node operator.
 #[derive(Debug, Parser)]
@@ -49,6 +49,8 @@ enum Task {
     },
     /// Show nodelet at work on a throwaway node.
     Demo,
+    /// Show three bare machines becoming nodes of a cluster, and following it.
+    DemoCluster,
     /// Measure how fast nodelet is, beside other tools.
     Bench(bench::Options),
     /// Run a command and print how long it took, in nanoseconds. Started in nodes by the benchmark.
@@ -92,6 +94,7 @@ fn run(task: &Task) -> Result<()> {
             Ok(())
         }
         Task::Demo => demo::run(),
+        Task::DemoCluster => demo_cluster::run(),
         Task::Bench(options) => bench::run(options),
         Task::Stopwatch { words } => bench::stopwatch::run(words),
     }
