@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cluster::{Cluster, class_of, set_of_all};
 use crate::demo::stage::Stage;
-use crate::software::Software;
+use crate::software::{Manager, Software};
 use crate::{Node, Slot};
 
 /// All that is waited for here takes seconds; this is for a machine that is busy.
@@ -25,7 +25,7 @@ pub fn run() -> Result<()> {
     let slot = Slot::take()?;
 
     stage.step("Make signed apt repositories: nodelet, the kubelet, and containerd from Debian's archive");
-    let software = Software::serve(&slot)?;
+    let software = Software::serve(&slot, Manager::Apt)?;
     stage.say(&format!(
         "The kubelet is the real one, {}. Machines have no other way out.",
         software.kubernetes_version()

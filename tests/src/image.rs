@@ -87,7 +87,7 @@ impl Kind {
 
     /// Whether containers are to run on its nodes.
     pub(crate) fn runs_containers(self) -> bool {
-        matches!(self, Self::Kube | Self::Cloud)
+        matches!(self, Self::Kube | Self::Cloud | Self::CloudRpm)
     }
 
     /// The image, built now if it is not in the cache.

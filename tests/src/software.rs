@@ -1,49 +1,41 @@
 //! What makes a bare node one of a cluster, in signed repositories that nodes reach: nodelet as this checkout builds it,
 //! the real kubelet in a package as upstream's, and Debian's own container runtime.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod packages;
+
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use packaging::arch::Arch;
-use packaging::deb;
-use packaging::package::Package;
+use anyhow::Result;
 
 use crate::http::FileServer;
 use crate::image::Kind;
-use crate::kubernetes::{self, Binaries};
+use crate::kubernetes;
 use crate::repository::Repository;
-use crate::{NodeOptions, Slot, debian, nodelet, repackage};
+use crate::{NodeOptions, Slot, debian, nodelet};
 
 /// What bare nodes take from Debian's archive; what these need comes along.
 const FROM_DEBIAN: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
 
-/// Upstream's unit runs the kubelet without a flag. Nothing in upstream's package starts or restarts it.
-const KUBELET_UNIT: &str = "[Unit]
-Description=kubelet: The Kubernetes Node Agent
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-ExecStart=/usr/bin/kubelet
-Restart=always
-StartLimitInterval=0
-RestartSec=10
-
-[Install]
-WantedBy=multi-user.target
-";
+/// The package manager of the nodes that it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manager {
+    /// apt, on Debian.
+    Apt,
+    /// dnf, on nodes that are taken for Fedora.
+    Dnf,
+}
 
 /// The repositories of bare nodes.
 #[derive(Debug)]
 pub struct Software {
+    /// Whose nodes it is for.
+    pub manager: Manager,
     /// nodelet's.
     pub nodelet: Served,
     /// The kubelet's, laid out as upstream's is.
     pub kubernetes: Served,
-    /// Stands for Debian's archive, which nodes have no way to.
-    pub debian: Served,
+    /// The container runtime's. For apt it stands for Debian's archive, which nodes have no way to.
+    pub runtime: Served,
     version: String,
 }
 
@@ -54,20 +46,45 @@ pub struct Served {
     server: FileServer,
 }
 
+impl Manager {
+    /// The image of its nodes.
+    pub fn image(self) -> Kind {
+        match self {
+            Self::Apt => Kind::Cloud,
+            Self::Dnf => Kind::CloudRpm,
+        }
+    }
+}
+
 impl Software {
     /// Builds the packages and serves them on the slot's bridge.
-    pub fn serve(slot: &Arc<Slot>) -> Result<Self> {
+    pub fn serve(slot: &Arc<Slot>, manager: Manager) -> Result<Self> {
         let binaries = kubernetes::binaries()?;
-        let mut kubernetes = Repository::new("kubernetes", slot.dir().join("kubernetes-repository"))?;
-        kubernetes.publish_files(&[kubelet(&binaries, &slot.dir().join("kubelet-package"))?])?;
+        let version = binaries.version().trim_start_matches('v').to_owned();
+        let debs = debian::download(&manager.image().image()?, &FROM_DEBIAN)?;
+        let out = slot.dir().join("software");
+        let program = binaries.program("kubelet");
+        let (nodelets, kubelet, runtime) = match manager {
+            Manager::Apt => (nodelet::build_deb(slot)?, packages::kubelet_deb(&program, &version, &out)?, debs),
+            Manager::Dnf => (
+                nodelet::build(slot)?,
+                packages::kubelet_rpm(&program, &version, &out)?,
+                vec![packages::containerd_rpm(&debs, &out)?],
+            ),
+        };
+        let publish = |name: &str, files: &[_]| {
+            let mut repository = Repository::new(name, slot.dir().join(format!("{name}-repository")))?;
+            repository.publish_files(files)?;
+            anyhow::Ok(repository)
+        };
+        let kubernetes = publish("kubernetes", &[kubelet])?;
         kubernetes.index_flat()?;
-        let mut archive = Repository::new("debian", slot.dir().join("debian-repository"))?;
-        archive.publish_files(&debian::download(&Kind::Cloud.image()?, &FROM_DEBIAN)?)?;
         Ok(Self {
-            nodelet: Served::start(slot, nodelet::build_deb(slot)?)?,
+            manager,
+            nodelet: Served::start(slot, nodelets)?,
             kubernetes: Served::start(slot, kubernetes)?,
-            debian: Served::start(slot, archive)?,
-            version: binaries.version().trim_start_matches('v').to_owned(),
+            runtime: Served::start(slot, publish("runtime", &runtime)?)?,
+            version,
         })
     }
 
@@ -78,15 +95,12 @@ impl Software {
 
     /// Gives a node Debian's archive, as a fresh machine has it.
     pub fn with_archive(&self, options: NodeOptions) -> Result<NodeOptions> {
-        let source = format!(
-            "Types: deb\nURIs: {}\nSuites: stable\nComponents: main\nSigned-By: /etc/apt/keyrings/debian.asc\n",
-            self.debian.apt()
-        );
-        Ok(options.file("/etc/apt/keyrings/debian.asc", 0o644, self.debian.key()?).file(
-            "/etc/apt/sources.list.d/debian.sources",
-            0o644,
-            source,
-        ))
+        if self.manager == Manager::Dnf {
+            return Ok(options);
+        }
+        let key = "/etc/apt/keyrings/debian.asc";
+        let source = self.runtime.apt_source(key);
+        Ok(options.file(key, 0o644, self.runtime.key()?).file("/etc/apt/sources.list.d/debian.sources", 0o644, source))
     }
 }
 
@@ -97,36 +111,25 @@ impl Served {
         Ok(Self { repository, server })
     }
 
-    /// Where apt finds it.
-    pub fn apt(&self) -> String {
-        format!("{}/apt", self.server.url())
+    /// Where apt or dnf finds it.
+    pub fn address(&self, manager: Manager) -> String {
+        let part = match manager {
+            Manager::Apt => "apt",
+            Manager::Dnf => "dnf",
+        };
+        format!("{}/{part}", self.server.url())
     }
 
-    /// Where dnf finds it.
-    pub fn dnf(&self) -> String {
-        format!("{}/dnf", self.server.url())
+    /// A deb822 source for it, with its key in this file.
+    pub fn apt_source(&self, key: &str) -> String {
+        format!(
+            "Types: deb\nURIs: {}\nSuites: stable\nComponents: main\nSigned-By: {key}\n",
+            self.address(Manager::Apt)
+        )
     }
 
     /// Its public key, armored.
     pub fn key(&self) -> Result<String> {
         self.repository.public_key()
     }
-}
-
-/// The kubelet's package. It is built around an empty file, which the program then takes the place of: `dpkg-deb` packs
-/// it in a second, where the packaging crate would need half a minute in a debug build.
-fn kubelet(binaries: &Binaries, out: &Path) -> Result<PathBuf> {
-    let program = binaries.program("kubelet");
-    let package = Package::new("kubelet", binaries.version().trim_start_matches('v'))
-        .revision("1.1")
-        .arch(Arch::host()?)
-        .file("/usr/bin/kubelet", 0o755, "")
-        .file("/usr/lib/systemd/system/kubelet.service", 0o644, KUBELET_UNIT);
-    fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
-    let empty = deb::write(&package, out)?;
-    repackage::as_version(&empty, &package.deb_version(), &out.join("whole"), |tree| {
-        fs::copy(&program, tree.join("usr/bin/kubelet")).with_context(|| format!("copying {}", program.display()))?;
-        // It was made for the empty file.
-        fs::remove_file(tree.join("DEBIAN/md5sums")).context("removing the checksums")
-    })
 }

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, PAUSE, TOKEN, pods};
 use crate::cloud_init::{UserData, seeded};
-use crate::image::Kind;
-use crate::software::Software;
+use crate::software::{Manager, Software};
 use crate::{Node, NodeOptions};
 
 /// What nodes of the test bed need beyond others, as part of their desired state. Without `CAP_SYS_RESOURCE` runc fails
@@ -23,9 +22,6 @@ failSwapOn = false
 imageGCHighThresholdPercent = 100
 enforceNodeAllocatable = ["pods"]
 evictionHard = { "memory.available" = "0%", "nodefs.available" = "0%", "imagefs.available" = "0%", "nodefs.inodesFree" = "0%" }
-
-[[packages]]
-name = "containernetworking-plugins"
 
 [[files]]
 path = "/etc/cni/net.d/10-pods.conflist"
@@ -57,8 +53,14 @@ WantedBy=multi-user.target
 """
 "#;
 
+/// In Debian these are a package of their own.
+const DEBIAN_STATE: &str = r#"
+[[packages]]
+name = "containernetworking-plugins"
+"#;
+
 impl Cluster {
-    /// Boots a bare machine with the user data of `config/cloud-init/debian.yaml`, and returns when its first boot is
+    /// Boots a bare machine with the user data of `config/cloud-init`, and returns when its first boot is
     /// over: nodelet is installed and at work. Wait for the node with [`Cluster::wait_until_node_ready`].
     pub fn boot_bare(&self, name: &str, software: &Software) -> Result<Node> {
         let user_data = self.user_data(software)?;
@@ -70,7 +72,7 @@ impl Cluster {
     fn bare(&self, name: &str, software: &Software) -> Result<NodeOptions> {
         // Nodes have no default route. The address that `${node.ip}` is asked for with must lead somewhere.
         let route = format!("route replace 192.0.2.0/24 via {}\n", self.address());
-        let options = NodeOptions::new(name, Kind::Cloud)
+        let options = NodeOptions::new(name, software.manager.image())
             .bind(pods::archive(self.slot.dir())?, "/usr/lib/testbed/pod-images.tar")
             .file("/etc/testbed/routes", 0o644, route);
         software.with_archive(options)
@@ -78,16 +80,23 @@ impl Cluster {
 
     /// The user data of this cluster's machines.
     pub fn user_data(&self, software: &Software) -> Result<String> {
-        UserData::read("debian.yaml")?
-            .fill("NODELET_REPOSITORY", &software.nodelet.apt())?
+        let manager = software.manager;
+        let state = STATE.replace("@PAUSE@", PAUSE);
+        let data = match manager {
+            Manager::Apt => UserData::read("debian.yaml")?.add_to_state(&(state + DEBIAN_STATE))?,
+            Manager::Dnf => UserData::read("rpm.yaml")?
+                .fill("CONTAINERD_REPOSITORY", &software.runtime.address(manager))?
+                .fill_file("CONTAINERD_KEY", &software.runtime.key()?)?
+                .add_to_state(&state)?,
+        };
+        data.fill("NODELET_REPOSITORY", &software.nodelet.address(manager))?
             .fill_file("NODELET_KEY", &software.nodelet.key()?)?
-            .fill("KUBERNETES_REPOSITORY", &software.kubernetes.apt())?
+            .fill("KUBERNETES_REPOSITORY", &software.kubernetes.address(manager))?
             .fill_file("KUBERNETES_KEY", &software.kubernetes.key()?)?
             .fill("KUBERNETES_VERSION", software.kubernetes_version())?
             .fill("API_SERVER", &self.url())?
             .fill_file("CLUSTER_CA", self.authority_certificate())?
             .fill("BOOTSTRAP_TOKEN", TOKEN)?
-            .add_to_state(&STATE.replace("@PAUSE@", PAUSE))?
             .finish()
     }
 }

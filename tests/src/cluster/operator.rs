@@ -15,7 +15,7 @@ const DEFINITIONS: [&str; 3] = ["nodeclasses", "nodesets", "nodestates"];
 const APPLY_LIMIT: Duration = Duration::from_secs(3 * 60);
 
 impl Cluster {
-    /// Installs what a user would with `kubectl apply -k`: definitions, namespace, rights. The controller is started
+    /// Installs what a user would with `kubectl apply -k`: definitions, namespace, rights and their bounds. The controller is started
     /// apart, see [`Cluster::controller`].
     pub fn install_operator(&self) -> Result<()> {
         let config = |part: &str| paths::checkout().join("config").join(part).display().to_string();
@@ -25,7 +25,8 @@ impl Cluster {
             self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definition])?;
         }
         self.kubectl(&["create", "namespace", "nodelet-system"])?;
-        self.kubectl(&["apply", "--server-side", "-k", &config("rbac")]).context("giving the rights").map(drop)
+        self.kubectl(&["apply", "--server-side", "-k", &config("rbac")]).context("giving the rights")?;
+        self.kubectl(&["apply", "--server-side", "-k", &config("admission")]).context("setting the bounds").map(drop)
     }
 
     /// A `NodeState` as the API server has it; `null` where there is none.

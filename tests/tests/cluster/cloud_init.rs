@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use testbed::cloud_init::{UserData, seeded};
+use testbed::Node;
 use testbed::cluster::{Cluster, TOKEN, class_of, set_of_all};
-use testbed::image::Kind;
 use testbed::slot::Slot;
-use testbed::software::{Served, Software};
-use testbed::{Node, NodeOptions, nodelet};
+use testbed::software::{Manager, Software};
 
-const SOON: Duration = Duration::from_secs(120);
 /// The user data, as the machine was given it.
 const SEED: &str = "/var/lib/cloud/seed/nocloud/user-data";
 /// What may be added to the package manager's own time, from nodelet's start to a Ready node.
@@ -19,8 +16,17 @@ const ALLOWED: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bare_machine_becomes_a_node() {
+    becomes_a_node("bare", Manager::Apt).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bare_machine_with_dnf_becomes_a_node() {
+    becomes_a_node("bare-dnf", Manager::Dnf).await;
+}
+
+async fn becomes_a_node(name: &'static str, manager: Manager) {
     let slot = Slot::take().unwrap();
-    let software = Software::serve(&slot).unwrap();
+    let software = Software::serve(&slot, manager).unwrap();
     let cluster = Arc::new(Cluster::start(&slot).unwrap());
     cluster.install_operator().unwrap();
     let controller = cluster.controller("one").unwrap();
@@ -28,11 +34,11 @@ async fn a_bare_machine_becomes_a_node() {
 
     // Both sides are watched at once: the node may be ready before the machine's first boot is over.
     let watched = Arc::clone(&cluster);
-    let ready = tokio::spawn(async move { watched.wait_until_node_ready("bare").await.map(|()| SystemTime::now()) });
-    let node = tokio::task::block_in_place(|| cluster.boot_bare("bare", &software)).unwrap();
+    let ready = tokio::spawn(async move { watched.wait_until_node_ready(name).await.map(|()| SystemTime::now()) });
+    let node = tokio::task::block_in_place(|| cluster.boot_bare(name, &software)).unwrap();
     let ready = ready.await.unwrap();
     let ready = ready.unwrap_or_else(|error| panic!("{error:#}\n{}", node.journal("nodelet").unwrap()));
-    measure(&node, ready);
+    measure(&node, manager, ready);
 
     assert!(node.run(&["cloud-init", "status"]).unwrap().contains("done"));
     node.run(&["cloud-init", "schema", "--config-file", SEED]).unwrap();
@@ -41,9 +47,9 @@ async fn a_bare_machine_becomes_a_node() {
     for text in [node.journal("nodelet").unwrap(), node.journal("cloud-final").unwrap()] {
         assert!(!text.contains(secret), "the token is in the log:\n{text}");
     }
-    let version = cluster.kubectl(&["get", "node", "bare", "-o", "jsonpath={.status.nodeInfo.kubeletVersion}"]);
+    let version = cluster.kubectl(&["get", "node", name, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}"]);
     assert_eq!(version.unwrap(), format!("v{}", software.kubernetes_version()));
-    cluster.run_pod("first", "bare").unwrap();
+    cluster.run_pod("first", name).unwrap();
     let (kubelet, container) = (process(&node, "kubelet"), cluster.container("first").unwrap());
 
     // The cluster takes over with a class that says the same: nothing on the node changes.
@@ -58,12 +64,12 @@ async fn a_bare_machine_becomes_a_node() {
     assert_eq!(steps, "", "the cluster took over, and something was done");
 
     // And it follows: another class, another file.
-    let before = cluster.node_state("bare").unwrap()["spec"]["revision"].as_str().unwrap().to_owned();
+    let before = cluster.node_state(name).unwrap()["spec"]["revision"].as_str().unwrap().to_owned();
     let files = class["spec"]["state"]["files"].as_array_mut().unwrap();
     files.push(serde_json::json!({"path": "/etc/from-cluster", "content": "for ${node.name}"}));
     cluster.apply(&class.to_string()).unwrap();
     applied(&cluster, &node, Some(&before));
-    assert_eq!(node.read_file("/etc/from-cluster").unwrap(), "for bare");
+    assert_eq!(node.read_file("/etc/from-cluster").unwrap(), format!("for {name}"));
     assert_eq!(process(&node, "kubelet"), kubelet, "the kubelet was restarted");
     assert_eq!(cluster.container("first").unwrap(), container, "the pod did not go on");
 }
@@ -80,7 +86,7 @@ fn process(node: &Node, unit: &str) -> String {
 
 /// From the start of nodelet to a Ready node, and the package manager's share. Of that only the transaction is counted:
 /// refreshing the lists and the download come before the first step, and are not told apart from nodelet's own work.
-fn measure(node: &Node, ready: SystemTime) {
+fn measure(node: &Node, manager: Manager, ready: SystemTime) {
     let journal = node.run(&["journalctl", "-u", "nodelet", "-o", "json", "--no-pager"]).unwrap();
     let entries: Vec<(Duration, String)> = journal
         .lines()
@@ -93,43 +99,15 @@ fn measure(node: &Node, ready: SystemTime) {
     let at = |start: &str| entries.iter().find(|(_, message)| message.starts_with(start)).unwrap().0;
     let (started, installed) = (at("Starting nodelet"), at("install "));
     // A step is noted when it is done: the one before the transaction is its beginning.
-    let begun = at("write /etc/apt/sources.list.d/");
+    let begun = at(match manager {
+        Manager::Apt => "write /etc/apt/sources.list.d/",
+        Manager::Dnf => "write /etc/yum.repos.d/kubernetes",
+    });
     let (whole, packages) = (ready.duration_since(UNIX_EPOCH).unwrap() - started, installed - begun);
     println!(
-        "from nodelet's start to a Ready node: {:.1} s, of which apt's transaction: {:.1} s",
+        "from nodelet's start to a Ready node: {:.1} s, of which the transaction of packages: {:.1} s",
         whole.as_secs_f32(),
         packages.as_secs_f32()
     );
     assert!(whole <= packages + ALLOWED, "{whole:?} is too long for a transaction of {packages:?}:\n{journal}");
-}
-
-/// dnf's side, as far as it goes: the packages of a container runtime and of the kubelet are missing, so nodelet says so.
-#[test]
-fn a_machine_with_dnf_gets_nodelet() {
-    let slot = Slot::take().unwrap();
-    let served = Served::start(&slot, nodelet::build(&slot).unwrap()).unwrap();
-    let url = served.dnf();
-    let key = served.key().unwrap();
-    let user_data = ["NODELET", "KUBERNETES", "CONTAINERD"]
-        .iter()
-        .try_fold(UserData::read("rpm.yaml").unwrap(), |data, name| {
-            data.fill(&format!("{name}_REPOSITORY"), &url)?.fill_file(&format!("{name}_KEY"), &key)
-        })
-        .and_then(|data| data.fill("KUBERNETES_VERSION", "1.35.8"))
-        .and_then(|data| data.fill("API_SERVER", "https://192.0.2.1:6443"))
-        .and_then(|data| data.fill_file("CLUSTER_CA", "none"))
-        .and_then(|data| data.fill("BOOTSTRAP_TOKEN", TOKEN))
-        .and_then(UserData::finish)
-        .unwrap();
-    let route = format!("route replace 192.0.2.0/24 via {}\n", slot.number().gateway());
-    let options = NodeOptions::new("bare-dnf", Kind::CloudRpm).file("/etc/testbed/routes", 0o644, route);
-    let node = Node::boot(&slot, seeded(options, &user_data)).unwrap();
-    assert!(node.run(&["cloud-init", "status"]).unwrap().contains("done"));
-    node.run(&["cloud-init", "schema", "--config-file", SEED]).unwrap();
-    assert!(node.run(&["rpm", "-q", "nodelet"]).unwrap().starts_with("nodelet-0."));
-    assert_eq!(node.unit_state("nodelet.service").unwrap(), "active");
-    assert_eq!(node.run(&["systemctl", "is-enabled", "nodelet.service"]).unwrap(), "enabled");
-    node.run(&["nodelet", "validate"]).unwrap();
-    node.wait_for("the state to be taken up", SOON, "journalctl -u nodelet --no-pager | grep -q 'containerd.io'")
-        .unwrap_or_else(|error| panic!("{error:#}\n{}", node.journal("nodelet").unwrap()));
 }

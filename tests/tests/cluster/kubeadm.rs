@@ -94,10 +94,7 @@ fn nodelet_arrives(node: &Node, cluster: &Cluster) {
     let repository = nodelet::build_deb(cluster.slot()).unwrap();
     let served = testbed::software::Served::start(cluster.slot(), repository).unwrap();
     node.write_file("/etc/apt/keyrings/nodelet.asc", served.key().unwrap(), 0o644).unwrap();
-    let source = format!(
-        "Types: deb\nURIs: {}\nSuites: stable\nComponents: main\nSigned-By: /etc/apt/keyrings/nodelet.asc\n",
-        served.apt()
-    );
+    let source = served.apt_source("/etc/apt/keyrings/nodelet.asc");
     node.write_file("/etc/apt/sources.list.d/nodelet.sources", source, 0o644).unwrap();
     let settings = "[cluster]\nkubeconfig = \"/etc/kubernetes/kubelet.conf\"\n";
     node.write_file("/etc/nodelet/nodelet.toml.d/10-cluster.toml", settings, 0o600).unwrap();
