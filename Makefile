@@ -1,6 +1,6 @@
 # What can be done here. Everything is in tests/run; `make help` lists it.
 
-.PHONY: help test test-unit test-host test-cluster demo demo-cluster bench packages generate setup clean-testbed clean
+.PHONY: help test test-unit test-host test-cluster demo demo-cluster bench packages image generate setup clean-testbed clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ bench: ## Measure nodelet beside bare commands, Puppet, CFEngine and Ansible (15
 
 packages: ## Build nodelet's .deb and .rpm and signed repositories of them, into build/
 	@tests/run packages
+
+image: ## Build node-controller's container image into build/node-controller.tar, without a registry
+	@tests/run image
 
 generate: ## Write the files that come from the types: settings, manual, completions, reference
 	@tests/run generate

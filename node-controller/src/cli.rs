@@ -20,7 +20,7 @@ pub struct Cli {
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub enum Output {
     /// For people.
     Text,
     /// For programs.
@@ -41,6 +41,9 @@ enum Command {
         /// Tokens of `kubectl nodes token NODE` are for that node alone, and need none.
         #[arg(long, value_name = "GROUP", default_value = "system:bootstrappers:kubeadm:default-node-token")]
         bootstrap_group: Vec<String>,
+        /// Where /healthz and /readyz are served. Empty turns it off.
+        #[arg(long, default_value = "0.0.0.0:8081")]
+        health_address: String,
     },
     /// Look whether the cluster of the current kubeconfig can take node-controller; change nothing.
     Preflight,
@@ -51,9 +54,12 @@ enum Command {
 /// Runs what the command line asks for.
 pub fn execute(cli: &Cli) -> ExitCode {
     let result = match &cli.command {
-        Command::Run { namespace, identity, bootstrap_group } => {
-            run_controller(namespace, identity.as_deref(), bootstrap_group)
-        }
+        Command::Run { namespace, identity, bootstrap_group, health_address } => run_controller(&run::Options {
+            namespace: namespace.clone(),
+            identity: identity.clone().unwrap_or_else(own_name),
+            bootstrap_groups: bootstrap_group.clone(),
+            health_address: health_address.clone(),
+        }),
         Command::Preflight => preflight(cli.output),
         Command::Version => {
             println!("node-controller {}", env!("CARGO_PKG_VERSION"));
@@ -70,18 +76,18 @@ pub fn execute(cli: &Cli) -> ExitCode {
     }
 }
 
-fn run_controller(namespace: &str, identity: Option<&str>, bootstrap_groups: &[String]) -> anyhow::Result<bool> {
+/// The host name and the process.
+fn own_name() -> String {
+    format!("{}-{}", std::fs::read_to_string("/etc/hostname").unwrap_or_default().trim(), std::process::id())
+}
+
+fn run_controller(options: &run::Options) -> anyhow::Result<bool> {
     let level = tracing_subscriber::filter::LevelFilter::INFO;
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
-    let own =
-        || format!("{}-{}", std::fs::read_to_string("/etc/hostname").unwrap_or_default().trim(), std::process::id());
-    let identity = identity.map_or_else(own, str::to_owned);
-    let options =
-        run::Options { namespace: namespace.to_owned(), identity, bootstrap_groups: bootstrap_groups.to_vec() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = Client::try_default().await.context("finding a cluster: set KUBECONFIG, or run in a pod")?;
-        run::run(client, &options).await
+        run::run(client, options).await
     })?;
     Ok(true)
 }

@@ -12,6 +12,8 @@ use tokio::sync::watch;
 const DURATION: Duration = Duration::from_secs(15);
 /// How long a leader that can't renew still believes in itself: shorter, so that never two do.
 const RENEW_LIMIT: Duration = Duration::from_secs(10);
+/// How long one try may take.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(4);
 /// How often it is tried.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -39,10 +41,14 @@ impl Candidate {
     /// Tries for ever; the receiver hears when this one leads, and when it doesn't any more.
     pub async fn stand(&mut self) {
         loop {
-            match self.attempt().await {
-                Ok(true) => self.renewed = Some(Instant::now()),
-                Ok(false) => self.renewed = None,
-                Err(error) => tracing::warn!(%error, lease = self.name, "the lease could not be read or written"),
+            // From before the request: that is when a lease that it renewed began.
+            let asked = Instant::now();
+            // A connection that swallows everything must not keep one in office.
+            match tokio::time::timeout(ATTEMPT_LIMIT, self.attempt()).await {
+                Ok(Ok(true)) => self.renewed = Some(asked),
+                Ok(Ok(false)) => self.renewed = None,
+                Err(_) => tracing::warn!(lease = self.name, "no answer to a question about the lease"),
+                Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "the lease could not be read or written"),
             }
             let leads = self.renewed.is_some_and(|at| at.elapsed() < RENEW_LIMIT);
             if self.leads.send_if_modified(|now| std::mem::replace(now, leads) != leads) {

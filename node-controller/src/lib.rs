@@ -6,8 +6,10 @@
 pub mod act;
 pub mod cli;
 pub mod decide;
+pub mod kubectl;
 pub mod leader;
 pub mod preflight;
+pub mod probes;
 pub mod render;
 pub mod request;
 pub mod run;

@@ -3,6 +3,7 @@
 use crate::act::Writer;
 use crate::decide::decide;
 use crate::leader::Candidate;
+use crate::probes::Probes;
 use crate::view::View;
 use anyhow::Context;
 use jiff::Timestamp;
@@ -20,12 +21,16 @@ pub struct Options {
     pub identity: String,
     /// Groups whose bootstrap tokens may ask for any node's certificate.
     pub bootstrap_groups: Vec<String>,
+    /// Where probes are answered; empty turns it off.
+    pub health_address: String,
 }
 
 /// Events come in bursts; one decision is enough for all of them.
 const BURST: Duration = Duration::from_millis(20);
 /// How long to wait after something could not be written.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a write may take: less than what is left when a leader stops to believe in itself.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// How often time alone is a reason to decide: silence makes no sound.
 const TICK: Duration = Duration::from_secs(60);
 
@@ -33,6 +38,7 @@ const TICK: Duration = Duration::from_secs(60);
 pub async fn run(client: Client, options: &Options) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let probes = Probes::listen(&options.health_address).await?;
     let view = View::start(&client, &options.namespace, &options.bootstrap_groups);
     let writer = Writer::new(client.clone(), &options.namespace, &options.identity);
     let (mut candidate, leads) = Candidate::new(client, &options.namespace, "node-controller", &options.identity);
@@ -42,6 +48,7 @@ pub async fn run(client: Client, options: &Options) -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
         () = candidate.stand() => {}
         () = keep_acting(&view, &writer, leads) => {}
+        () = probes.serve(view.is_complete()) => {}
     }
     candidate.resign().await;
     tracing::info!("node-controller stops");
@@ -63,7 +70,10 @@ async fn keep_acting(view: &View, writer: &Writer, mut leads: watch::Receiver<bo
             if !*leads.borrow() {
                 break;
             }
-            if let Err(error) = writer.write(&intent, &world).await {
+            // A write that hangs would outlive the leadership that it is made under.
+            let written = tokio::time::timeout(WRITE_LIMIT, writer.write(&intent, &world)).await;
+            let written = written.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer from the API server")));
+            if let Err(error) = written {
                 tracing::warn!(error = format!("{error:#}"), "it will be tried again");
                 tokio::time::sleep(RETRY).await;
                 view.changed.notify_one();

@@ -12,6 +12,8 @@ const SECTION_DYNAMIC: u32 = 6;
 const SECTION_VERSION_NEEDS: u32 = 0x6fff_fffe;
 /// The tag of a dynamic entry that names a needed library.
 const TAG_NEEDED: u64 = 1;
+/// The type of a program header that names the loader.
+const HEADER_INTERPRETER: u32 = 3;
 /// Machines.
 const MACHINE_X86_64: u16 = 62;
 const MACHINE_AARCH64: u16 = 183;
@@ -21,6 +23,8 @@ const MACHINE_AARCH64: u16 = 183;
 pub struct Program {
     /// The architecture that it was built for.
     pub arch: Arch,
+    /// The loader that starts it; none if it is linked statically.
+    pub interpreter: Option<String>,
     /// The libraries that it names, each with the symbol versions that it needs of it.
     pub libraries: BTreeMap<String, BTreeSet<String>>,
 }
@@ -45,7 +49,7 @@ impl Program {
                 _ => {}
             }
         }
-        Ok(Self { arch, libraries })
+        Ok(Self { arch, interpreter: interpreter(file)?, libraries })
     }
 
     /// The Debian packages that hold the libraries, in the versions that hold the symbols.
@@ -94,6 +98,17 @@ const GLIBC: [&str; 7] =
 fn number(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn interpreter(file: Bytes<'_>) -> Result<Option<String>> {
+    let start = file.offset(32)?;
+    let size = usize::from(file.u16(54)?);
+    for at in (0..usize::from(file.u16(56)?)).map(|index| start + index * size) {
+        if file.u32(at)? == HEADER_INTERPRETER {
+            return file.text(file.offset(at + 8)?).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 fn needed(
@@ -217,6 +232,8 @@ mod tests {
         let content = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let program = Program::read(&content).unwrap();
         assert_eq!(program.arch, Arch::host().unwrap());
+        let loader = program.interpreter.clone().unwrap();
+        assert!(loader.contains("/ld-linux"), "{loader}");
         let depends = program.deb_depends().unwrap();
         assert!(depends.iter().any(|depend| depend.starts_with("libc6 (>= 2.")), "{depends:?}");
         let requires = program.rpm_requires();
@@ -230,7 +247,7 @@ mod tests {
             ("libc.so.6".to_owned(), BTreeSet::from(["GLIBC_2.9".to_owned(), "GLIBC_2.34".to_owned()])),
             ("libm.so.6".to_owned(), BTreeSet::from(["GLIBC_2.29".to_owned()])),
         ]);
-        let program = Program { arch: Arch::Amd64, libraries };
+        let program = Program { arch: Arch::Amd64, interpreter: None, libraries };
         assert_eq!(program.deb_depends().unwrap(), ["libc6 (>= 2.34)"]);
     }
 

@@ -1,4 +1,4 @@
-//! Builds Debian and RPM packages and the signed repositories that hold them.
+//! Builds Debian and RPM packages, the signed repositories that hold them, and container images.
 //!
 //! One neutral [`package::Package`] is written by [`deb::write`] and by [`rpm::write`]; the same code makes
 //! nodelet's own packages (from `debian/`, `rpm/`, `systemd/` and `packaging/files.toml`) and the small packages
@@ -12,6 +12,7 @@ mod digest;
 pub mod elf;
 #[cfg(feature = "generate")]
 pub mod generate;
+pub mod image;
 pub mod key;
 pub mod package;
 pub mod product;

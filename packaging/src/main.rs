@@ -12,7 +12,7 @@ use packaging::repository::{apt, dnf};
 /// Whose key signs the repositories, where one has to be made.
 const KEY_OWNER: &str = "nodelet packages <packages@nodelet.dev>";
 
-/// Builds nodelet's packages and the repositories that hold them.
+/// Builds nodelet's packages, the repositories that hold them, and node-controller's image.
 #[derive(Parser)]
 struct Arguments {
     /// The checkout to read [default: the one around the working directory]
@@ -51,6 +51,18 @@ enum Action {
         #[arg(long)]
         key: PathBuf,
     },
+    /// Build node-controller's container image, as an archive to import
+    Image {
+        /// The node-controller program
+        #[arg(long)]
+        binary: PathBuf,
+        /// The archive to write
+        #[arg(long)]
+        out: PathBuf,
+        /// The image's tag
+        #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
+        version: String,
+    },
     /// Write the files that are generated from nodelet's types
     #[cfg(feature = "generate")]
     Generate {
@@ -69,6 +81,12 @@ fn main() -> Result<()> {
             for path in sources.build(&binary, &version, &formats, &out)? {
                 println!("{}", path.display());
             }
+            Ok(())
+        }
+        Action::Image { binary, out, version } => {
+            let image = packaging::image::controller(&binary, &version)?;
+            image.write(&out)?;
+            println!("{} {}", out.display(), image.names().join(" "));
             Ok(())
         }
         Action::Repository { packages, out, key } => repository(&sources, &packages, &out, &key),

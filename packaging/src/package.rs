@@ -255,19 +255,19 @@ impl Package {
         let mut sorted = BTreeMap::new();
         for entry in &self.entries {
             let path = entry.path.as_str();
-            ensure!(
-                path.len() > 1
-                    && path.starts_with('/')
-                    && path[1..].split('/').all(|part| !part.is_empty() && part != "." && part != ".."),
-                "package {}: {path:?} is not a clean absolute path",
-                self.name
-            );
+            ensure!(is_clean(path), "package {}: {path:?} is not a clean absolute path", self.name);
             if sorted.insert(path, entry).is_some() {
                 bail!("package {}: {path} is listed twice", self.name);
             }
         }
         Ok(sorted)
     }
+}
+
+/// A path from the root, without `.` and `..`, and not the root itself.
+pub(crate) fn is_clean(path: &str) -> bool {
+    let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+    path.strip_prefix('/').is_some_and(|below| below.split('/').all(plain))
 }
 
 impl Entry {

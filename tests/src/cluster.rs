@@ -31,6 +31,7 @@ use crate::{Slot, slot};
 use certificates::Authority;
 
 pub use bare::class_of;
+pub use certificates::certificate_request;
 pub use component::Component;
 pub use join::{JoinOptions, TOKEN, node_is_ready};
 pub use operator::set_of_all;
@@ -38,8 +39,10 @@ pub use pods::{BUSYBOX, PAUSE};
 
 /// Cold, the API server needs 5 s; a machine that is busy with compiling needs longer.
 const START_LIMIT: Duration = Duration::from_secs(2 * 60);
-/// The first address of this range is the API server's, as pods see it.
+/// The addresses of services.
 const SERVICES: &str = "10.96.0.0/16";
+/// The first of them is the API server's, as pods see it.
+const SERVICE: &str = "10.96.0.1";
 
 /// A running control plane.
 #[derive(Debug)]
@@ -163,6 +166,11 @@ impl Cluster {
         self.authority.kubeconfig_for(&self.url(), user, groups)
     }
 
+    /// A kubeconfig with the cluster's bootstrap token, which is in a file of its own, as the kubelet preset writes it.
+    pub fn bootstrap_kubeconfig(&self, token_file: &str) -> String {
+        self.authority.kubeconfig_with(&self.url(), &serde_json::json!({"tokenFile": token_file}))
+    }
+
     /// A client of an administrator. Each test makes its own: a client belongs to the runtime that it was made in.
     pub async fn client(&self) -> Result<Client> {
         let path = self.kubeconfig();
@@ -203,6 +211,8 @@ impl Cluster {
             .word("run")
             .flag("namespace", "nodelet-system")
             .flag("identity", identity)
+            // Several run beside each other on this machine, and none of them has a kubelet that asks.
+            .flag("health-address", "")
             .env("KUBECONFIG", self.kubeconfig().display()))
     }
 
@@ -217,17 +227,26 @@ impl Cluster {
     fn keep_evidence(&self) {
         let dir = where_evidence_goes().join("control-plane");
         let copied = fs::create_dir_all(&dir).and_then(|()| {
-            for part in [&self.etcd, &self.api_server, &self.controller_manager, &self.scheduler] {
-                if let Some(name) = part.log().file_name() {
-                    fs::copy(part.log(), dir.join(name))?;
+            // Of node-controllers too.
+            for entry in fs::read_dir(&self.dir)?.flatten() {
+                if entry.path().extension().is_some_and(|extension| extension == "log") {
+                    fs::copy(entry.path(), dir.join(entry.file_name()))?;
                 }
             }
-            let objects = self.kubectl(&["get", "nodes,pods,events,csr", "-A", "-o", "yaml"]);
+            let objects = self.kubectl(&["get", "nodes,pods,events,csr", "-A", "-o", "yaml", "--request-timeout=10s"]);
             fs::write(dir.join("objects.yaml"), objects.unwrap_or_else(|error| format!("{error:#}")))
         });
         match copied {
             Ok(()) => eprintln!("the control plane's logs are in {}", dir.display()),
             Err(error) => eprintln!("keeping the control plane's logs: {error}"),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep_evidence();
         }
     }
 }

@@ -7,6 +7,8 @@ mod cloud_init;
 mod control_plane;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/install.rs"]
+mod install;
 #[path = "cluster/kubeadm.rs"]
 mod kubeadm;
 #[path = "cluster/nodes.rs"]

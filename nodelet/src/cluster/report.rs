@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use nodelet_api::objects::{
-    Applied, Condition, ManagedPackage, NodeStateStatus, OperatingSystem, RevisionRef, Staged, time_text,
+    Applied, Condition, ManagedPackage, NodeStateStatus, OperatingSystem, RevisionRef, Staged, StepResult, time_text,
 };
 
 /// How far the node is.
@@ -18,6 +18,8 @@ pub struct Report {
     pub applied: Option<Applied>,
     /// What it would go back to.
     pub last_good: Option<String>,
+    /// The last change, step by step.
+    pub steps: Vec<StepResult>,
     /// Why it is not done.
     pub waiting_for: String,
     /// The managed packages.
@@ -39,7 +41,7 @@ impl Report {
             staged: self.staged.clone(),
             applied: self.applied.clone(),
             last_good: self.last_good.clone().map(|revision| RevisionRef { revision }),
-            steps: Vec::new(),
+            steps: self.steps.clone(),
             waiting_for: self.waiting_for.clone(),
             packages: self.packages.clone(),
             identity: before.and_then(|status| status.identity.clone()),

@@ -265,6 +265,7 @@ impl Daemon {
     fn failed(&mut self, error: &ReconcileError, interval: Duration) -> Duration {
         let message = error.to_string();
         tracing::error!(reason = error.name(), "{message}");
+        self.report.steps = tell::steps(&self.root);
         self.status.last_error =
             Some(LastError { reason: error.name().into(), message: message.clone(), at: Timestamp::now() });
         if matches!(error, ReconcileError::State(_)) {

@@ -8,8 +8,11 @@ use crate::reconcile::{Planned, ReconcileError, Reconciler};
 use crate::report::status::{Phase, Status};
 use crate::root::Root;
 use crate::settings::Settings;
-use nodelet_api::objects::{Applied, ManagedPackage, OperatingSystem, Staged, time_text};
+use crate::store::{End, Store};
+use nodelet_api::objects::{Applied, ManagedPackage, OperatingSystem, Staged, StepResult, time_text};
 
+/// The reason of a failure of health checks.
+const UNHEALTHY: &str = "HealthCheckFailed";
 /// As many lines of a plan are told.
 const PLAN_LINES: usize = 50;
 
@@ -48,6 +51,7 @@ pub(super) fn about(planned: &Planned, reconciler: &Reconciler) -> Result<Report
         secrets: contents::split(revision).map(|(_, version)| version.to_owned()).unwrap_or_default(),
     });
     report.last_good = good.get(1).or(good.first()).map(|(revision, _)| plain(revision));
+    report.steps = steps(reconciler.root());
     let installed = planned.target.packages.iter().filter(|package| package.present).filter_map(|package| {
         let version = planned.observed.packages.get(&package.name)?.version.clone();
         Some(ManagedPackage { name: package.name.clone(), version })
@@ -55,6 +59,32 @@ pub(super) fn about(planned: &Planned, reconciler: &Reconciler) -> Result<Report
     report.packages = installed.collect();
     report.packages.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(report)
+}
+
+/// The last change, step by step. What can't be read is nothing to fail for here.
+pub(super) fn steps(root: &Root) -> Vec<StepResult> {
+    let last = Store::open(root).and_then(|store| store.last());
+    let Some(transaction) = last.unwrap_or_default() else { return Vec::new() };
+    let summary = transaction.summary();
+    let at = time_text(summary.ended.unwrap_or(summary.record.started));
+    let end = match transaction.end() {
+        Some(End::Undone(_)) => "undone",
+        Some(End::Stuck(_)) => "undone in part",
+        Some(End::Done) | None => "done",
+    };
+    let mut steps = Vec::new();
+    for (number, part) in transaction.parts().iter().enumerate() {
+        for (index, step) in part.plan.steps.iter().enumerate() {
+            let result = match transaction.step_state(number, index) {
+                (false, _) => "not begun",
+                (true, false) => "failed",
+                (true, true) => end,
+            };
+            steps.push(StepResult { what: headline(&step.action), result: result.into(), at: at.clone() });
+        }
+    }
+    steps.truncate(PLAN_LINES);
+    steps
 }
 
 /// With what the daemon says of itself.
@@ -69,11 +99,13 @@ pub(super) fn with_conditions(report: &Report, status: &Status) -> Report {
     let steady = |holds: bool| if holds { reason.clone() } else { "AsExpected".to_owned() };
     let why = |holds: bool| if holds { message.clone() } else { String::new() };
     let drifted = !names.is_empty();
+    let healthy = error.is_none_or(|error| error.reason != UNHEALTHY);
     Report {
         waiting_for: status.waiting_for.clone().unwrap_or_default(),
         conditions: vec![
             ("Converged", converged, phase, if converged { String::new() } else { status.line() }),
             ("Degraded", failing, steady(failing), why(failing)),
+            ("Healthy", healthy, (if healthy { "ChecksPassed" } else { UNHEALTHY }).to_owned(), why(!healthy)),
             ("Drifted", drifted, (if drifted { "LeftAlone" } else { "AsExpected" }).to_owned(), names.join(", ")),
         ],
         ..report.clone()

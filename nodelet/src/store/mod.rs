@@ -162,12 +162,14 @@ impl Store {
 
     /// The transaction that was under way when nodelet last stopped, if any.
     pub fn unfinished(&self) -> Result<Option<Transaction>, StoreError> {
+        Ok(self.last()?.filter(|transaction| transaction.end().is_none()))
+    }
+
+    /// The newest transaction.
+    pub fn last(&self) -> Result<Option<Transaction>, StoreError> {
         match self.numbers()?.last() {
             None => Ok(None),
-            Some(number) => {
-                let transaction = Transaction::open(&self.transaction_directory(*number))?;
-                Ok(transaction.filter(|transaction| transaction.end().is_none()))
-            }
+            Some(number) => Transaction::open(&self.transaction_directory(*number)),
         }
     }
 

@@ -35,7 +35,7 @@ impl Authority {
 
         let names = vec![
             address.to_string(),
-            "10.96.0.1".to_owned(),
+            super::SERVICE.to_owned(),
             "127.0.0.1".to_owned(),
             "localhost".to_owned(),
             "kubernetes".to_owned(),
@@ -123,6 +123,19 @@ impl Authority {
         let certificate = parameters.signed_by(&key, &self.issuer).with_context(what)?;
         Ok((certificate.pem(), key.serialize_pem()))
     }
+}
+
+/// A request for a client certificate of any user and groups, with a new key, as `spec.request` takes it.
+pub fn certificate_request(user: &str, groups: &[&str]) -> Result<String> {
+    let mut parameters = CertificateParams::new(Vec::new()).context("describing a certificate")?;
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    for group in groups {
+        parameters.distinguished_name.push(DnType::OrganizationName, *group);
+    }
+    parameters.distinguished_name.push(DnType::CommonName, user);
+    let key = KeyPair::generate().context("making a key")?;
+    let request = parameters.serialize_request(&key).context("making a request")?;
+    Ok(base64(&request.pem().context("writing a request")?))
 }
 
 fn base64(text: &str) -> String {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::Api;
 use serde_json::json;
 
-use super::{Cluster, pods};
+use super::{Cluster, SERVICE, pods};
 use crate::image::Kind;
 use crate::wait::{Seen, wait_until_async};
 use crate::{Node, NodeOptions};
@@ -141,6 +141,18 @@ impl Cluster {
     pub fn connect_pods(&self, left: &Node, right: &Node) -> Result<()> {
         left.add_route(&self.pod_network(right), &right.address().to_string())?;
         right.add_route(&self.pod_network(left), &left.address().to_string())
+    }
+
+    /// Lets pods of the node reach the API server where every pod looks for it, at its service's address. That is a
+    /// kube-proxy's work, and there is none: one rule does it. The second gives the pods the node's address on the way,
+    /// as most pod networks do, because the host has no route back to pods. Gone after a reboot.
+    pub fn show_api_to_pods(&self, node: &Node) -> Result<()> {
+        let (pods, address) = (self.pod_network(node), self.address());
+        node.run_sh(&format!(
+            "iptables -w -t nat -A PREROUTING -d {SERVICE}/32 -p tcp --dport 443 -j DNAT --to-destination {address}:6443
+             iptables -w -t nat -A POSTROUTING -s {pods} -d {address}/32 -j MASQUERADE"
+        ))
+        .map(drop)
     }
 
     /// Waits until the node's condition `Ready` is true.

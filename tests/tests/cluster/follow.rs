@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testbed::cluster::{Cluster, Component};
+use testbed::cluster::{Cluster, Component, TOKEN};
 use testbed::image::Kind;
 use testbed::slot::Slot;
 use testbed::{Node, NodeOptions, nodelet};
@@ -22,8 +22,10 @@ impl Scene {
         let cluster = Cluster::start(&Slot::take().unwrap()).unwrap();
         crate::objects::define_in(&cluster);
         cluster.kubectl(&["create", "namespace", "nodelet-system"]).unwrap();
-        let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/rbac");
-        cluster.kubectl(&["apply", "--server-side", "-k", rights.to_str().unwrap()]).unwrap();
+        for part in ["rbac", "admission"] {
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(part);
+            cluster.kubectl(&["apply", "--server-side", "-k", directory.to_str().unwrap()]).unwrap();
+        }
         let controller = cluster.controller("one").unwrap();
         controller.start().unwrap();
         Self { cluster, controller }
@@ -32,8 +34,9 @@ impl Scene {
     /// A node with nodelet that follows the cluster, and its Node object.
     fn node(&self, name: &str) -> Node {
         let node = nodelet::node_in(self.cluster.slot(), NodeOptions::new(name, Kind::Base)).unwrap();
-        let kubeconfig = self.cluster.kubeconfig_for(&format!("nodelet:{name}"), &["nodelet:nodes"]).unwrap();
+        let kubeconfig = self.cluster.bootstrap_kubeconfig("/etc/nodelet/token");
         node.write_file("/etc/nodelet/kubeconfig", kubeconfig, 0o600).unwrap();
+        node.write_file("/etc/nodelet/token", TOKEN, 0o600).unwrap();
         let settings = "[cluster]\nkubeconfig = \"/etc/nodelet/kubeconfig\"\n";
         node.write_file("/etc/nodelet/nodelet.toml.d/cluster.toml", settings, 0o600).unwrap();
         nodelet::install(&node, None).unwrap();
@@ -165,6 +168,11 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
     for words in allowed {
         tried(words).unwrap_or_else(|error| panic!("{words:?}: {error:#}"));
     }
+    // One that anybody could approve, to see that this one can't.
+    let request = "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {name: any}\n\
+                   spec: {signerName: example.com/any, usages: [client auth], request: ";
+    let encoded = testbed::cluster::certificate_request("somebody", &[]).unwrap();
+    scene.cluster.apply(&format!("{request}{encoded}}}\n")).unwrap();
     let refused: [&[&str]; 12] = [
         &["get", "nodestate", "other"],
         &["get", "nodestates"],
