@@ -100,7 +100,7 @@ pub(super) fn containerd_rpm(debs: &[PathBuf], out: &Path) -> Result<PathBuf> {
     }
     // Debian's unit is where only Debian still looks; `/lib` is a link on the nodes, which an RPM must not touch.
     run(Command::new("sh")
-        .args(["-euc", "mkdir -p usr/lib && cp -a lib/. usr/lib/ && rm -r lib && rm -rf usr/share usr/sbin etc/init.d"])
+        .args(["-euc", "mkdir -p usr/lib && cp -a lib/. usr/lib/ && rm -r lib && rm -rf usr/share etc/init.d"])
         .current_dir(&tree))?;
     rpm("containerd.io", "1.6.20", "1", &tree, out)
 }
