@@ -1,12 +1,15 @@
 # What can be done here. Everything is in tests/run; `make help` lists it.
 
-.PHONY: help test test-unit test-host test-cluster demo bench packages image generate setup clean-testbed clean
+.PHONY: help test test-unit test-host test-cluster demo demo-cluster bench packages image generate setup clean-testbed clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: ## Show nodelet at work on a throwaway node (no cluster; 3 minutes, 12 the first time)
 	@tests/run demo
+
+demo-cluster: ## Show three bare machines becoming nodes of a cluster, and following it (2 minutes, 20 the first time)
+	@tests/run demo-cluster
 
 test: ## Run everything: checks, unit tests, real-node tests, cluster tests
 	@tests/run unit host cluster

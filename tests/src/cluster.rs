@@ -4,10 +4,13 @@
 //! and the host reach it alike. Authorization is `Node,RBAC` with `NodeRestriction`, so that what nodes may do is
 //! tested for real.
 
+mod bare;
 mod certificates;
 mod component;
 mod join;
+mod operator;
 pub(crate) mod pods;
+mod workload;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -27,9 +30,11 @@ use crate::node::where_evidence_goes;
 use crate::{Slot, slot};
 use certificates::Authority;
 
+pub use bare::class_of;
 pub use certificates::certificate_request;
 pub use component::Component;
 pub use join::{JoinOptions, TOKEN, node_is_ready};
+pub use operator::set_of_all;
 pub use pods::{BUSYBOX, PAUSE};
 
 /// Cold, the API server needs 5 s; a machine that is busy with compiling needs longer.

@@ -1,12 +1,16 @@
 //! Tests with a real control plane and real kubelets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "cluster/cloud_init.rs"]
+mod cloud_init;
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
 #[path = "cluster/follow.rs"]
 mod follow;
 #[path = "cluster/install.rs"]
 mod install;
+#[path = "cluster/kubeadm.rs"]
+mod kubeadm;
 #[path = "cluster/nodes.rs"]
 mod nodes;
 #[path = "cluster/objects.rs"]
