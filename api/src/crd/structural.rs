@@ -51,6 +51,8 @@ fn value(outer: &Map<String, Value>, definitions: &Map<String, Value>) -> Value 
     }
     if inner.get(INT_OR_STRING).is_some() {
         made.insert(INT_OR_STRING.into(), json!(true));
+        // `100%`: the API server weighs rules by that.
+        made.insert("maxLength".into(), json!(4));
         made.insert("x-kubernetes-validations".into(), json!(rules::of_type(name.as_deref().unwrap_or_default())));
         note_default(outer, &mut made);
         return Value::Object(made);
