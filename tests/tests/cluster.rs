@@ -3,6 +3,8 @@
 
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
+#[path = "cluster/cost.rs"]
+mod cost;
 #[path = "cluster/follow.rs"]
 mod follow;
 #[path = "cluster/install.rs"]
