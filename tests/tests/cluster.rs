@@ -7,6 +7,8 @@ mod control_plane;
 mod cost;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/herd.rs"]
+mod herd;
 #[path = "cluster/install.rs"]
 mod install;
 #[path = "cluster/nodes.rs"]
