@@ -11,7 +11,7 @@ demo: ## Show nodelet at work on a throwaway node (no cluster; 3 minutes, 12 the
 test: ## Run everything: checks, unit tests, real-node tests, cluster tests
 	@tests/run unit host cluster
 
-test-full: ## The same, and the cluster tests once more with the oldest Kubernetes (1.33; 10 minutes more the first time)
+test-full: ## The same, and the cluster tests once more with the oldest Kubernetes (1.33)
 	@tests/run unit host cluster oldest
 
 test-unit: ## Formatting, lints, generated files, unit tests
