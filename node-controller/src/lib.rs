@@ -4,6 +4,7 @@
 //! [`act`] writes it. Every decision is made from the API's state, none from memory.
 
 pub mod act;
+mod batch;
 pub mod cli;
 pub mod decide;
 mod gates;

@@ -4,6 +4,7 @@
 //! and the host reach it alike. Authorization is `Node,RBAC` with `NodeRestriction`, so that what nodes may do is
 //! tested for real.
 
+pub mod audit;
 mod bare;
 mod certificates;
 mod component;
@@ -96,6 +97,11 @@ impl Drop for Shared {
 impl Cluster {
     /// Starts a control plane in this slot and waits until it serves. One for each slot.
     pub fn start(slot: &Arc<Slot>) -> Result<Self> {
+        Self::start_with(slot, &[])
+    }
+
+    /// The same with more flags of the API server, such as [`audit::Audit::flags`].
+    pub fn start_with(slot: &Arc<Slot>, flags: &[(&str, String)]) -> Result<Self> {
         let binaries = kubernetes::binaries()?;
         let start = Instant::now();
         let dir = slot.dir().join("cluster");
@@ -103,7 +109,9 @@ impl Cluster {
         let authority = Authority::new(&dir, slot.number().gateway())?;
         let cluster = Self {
             etcd: etcd(slot, &binaries, &dir),
-            api_server: api_server(slot, &binaries, &dir),
+            api_server: flags
+                .iter()
+                .fold(api_server(slot, &binaries, &dir), |server, (name, value)| server.flag(name, value)),
             controller_manager: controller_manager(slot, &binaries, &dir),
             scheduler: scheduler(slot, &binaries, &dir),
             slot: Arc::clone(slot),
@@ -205,6 +213,11 @@ impl Cluster {
 
     /// A node-controller of this checkout, not started yet. Several may run; one of them acts.
     pub fn controller(&self, identity: &str) -> Result<Component> {
+        self.controller_with(identity, &self.kubeconfig())
+    }
+
+    /// The same with the credential in a file instead of an administrator's.
+    pub fn controller_with(&self, identity: &str, kubeconfig: &Path) -> Result<Component> {
         let program = crate::paths::program("node-controller")?;
         let name = format!("node-controller-{identity}");
         Ok(Component::new(&name, &self.slot, program, &self.dir)
@@ -213,7 +226,7 @@ impl Cluster {
             .flag("identity", identity)
             // Several run beside each other on this machine, and none of them has a kubelet that asks.
             .flag("health-address", "")
-            .env("KUBECONFIG", self.kubeconfig().display()))
+            .env("KUBECONFIG", kubeconfig.display()))
     }
 
     /// Waits until the API server says that it is ready, for example after a restart.

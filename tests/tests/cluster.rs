@@ -5,8 +5,12 @@
 mod cloud_init;
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
+#[path = "cluster/cost.rs"]
+mod cost;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/herd.rs"]
+mod herd;
 #[path = "cluster/install.rs"]
 mod install;
 #[path = "cluster/kubeadm.rs"]

@@ -4,35 +4,56 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testbed::cluster::audit::Audit;
 use testbed::cluster::{Cluster, Component, TOKEN};
 use testbed::image::Kind;
 use testbed::slot::Slot;
 use testbed::{Node, NodeOptions, nodelet};
 
 const SOON: Duration = Duration::from_secs(60);
+/// Who the controller is where it runs as config/default has it.
+pub(crate) const CONTROLLER: &str = "system:serviceaccount:nodelet-system:node-controller";
 
 /// A control plane with the custom resources, and one controller.
-struct Scene {
-    cluster: Cluster,
+pub(crate) struct Scene {
+    pub(crate) cluster: Cluster,
     controller: Component,
 }
 
 impl Scene {
     fn new() -> Self {
         let cluster = Cluster::start(&Slot::take().unwrap()).unwrap();
-        crate::objects::define_in(&cluster);
-        cluster.kubectl(&["create", "namespace", "nodelet-system"]).unwrap();
-        for part in ["rbac", "admission"] {
-            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(part);
-            cluster.kubectl(&["apply", "--server-side", "-k", directory.to_str().unwrap()]).unwrap();
-        }
+        Self::define_in(&cluster);
         let controller = cluster.controller("one").unwrap();
         controller.start().unwrap();
         Self { cluster, controller }
     }
 
+    /// With a log of what nodelets and the controller ask the API server for. The controller has its own credential.
+    pub(crate) fn audited() -> (Self, Audit) {
+        let slot = Slot::take().unwrap();
+        let audit = Audit::of(&slot, &[CONTROLLER], &["nodelet:nodes"]).unwrap();
+        let cluster = Cluster::start_with(&slot, &audit.flags()).unwrap();
+        Self::define_in(&cluster);
+        let path = slot.dir().join("controller.conf");
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:nodelet-system"];
+        std::fs::write(&path, cluster.kubeconfig_for(CONTROLLER, &groups).unwrap()).unwrap();
+        let controller = cluster.controller_with("one", &path).unwrap();
+        controller.start().unwrap();
+        (Self { cluster, controller }, audit)
+    }
+
+    fn define_in(cluster: &Cluster) {
+        crate::objects::define_in(cluster);
+        cluster.kubectl(&["create", "namespace", "nodelet-system"]).unwrap();
+        for part in ["rbac", "admission"] {
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(part);
+            cluster.kubectl(&["apply", "--server-side", "-k", directory.to_str().unwrap()]).unwrap();
+        }
+    }
+
     /// A node with nodelet that follows the cluster, and its Node object.
-    fn node(&self, name: &str) -> Node {
+    pub(crate) fn node(&self, name: &str) -> Node {
         let node = nodelet::node_in(self.cluster.slot(), NodeOptions::new(name, Kind::Base)).unwrap();
         let kubeconfig = self.cluster.bootstrap_kubeconfig("/etc/nodelet/token");
         node.write_file("/etc/nodelet/kubeconfig", kubeconfig, 0o600).unwrap();
@@ -45,12 +66,19 @@ impl Scene {
     }
 
     /// A Node without a machine.
-    fn node_object(&self, name: &str) {
-        let object = format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{role: worker}}}}\n");
-        self.cluster.apply(&object).unwrap();
+    pub(crate) fn node_object(&self, name: &str) {
+        self.node_objects(&[name]);
     }
 
-    fn class(&self, content: &str) {
+    /// Several of them.
+    pub(crate) fn node_objects(&self, names: &[&str]) {
+        let object = |name: &&str| {
+            format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{role: worker}}}}\n---\n")
+        };
+        self.cluster.apply(&names.iter().map(object).collect::<String>()).unwrap();
+    }
+
+    pub(crate) fn class(&self, content: &str) {
         let class = format!(
             "apiVersion: nodelet.dev/v1alpha1\nkind: NodeClass\nmetadata: {{name: worker}}\nspec:\n  state:\n    files:\n\
              \x20   - {{path: /etc/from-cluster, content: \"{content} ${{node.name}}\"}}\n"
@@ -58,19 +86,34 @@ impl Scene {
         self.cluster.apply(&class).unwrap();
     }
 
-    fn set(&self) {
+    pub(crate) fn set(&self) {
         let set = "apiVersion: nodelet.dev/v1alpha1\nkind: NodeSet\nmetadata: {name: workers}\n\
                    spec: {classRef: {name: worker}, selector: {matchLabels: {role: worker}}}\n";
         self.cluster.apply(set).unwrap();
     }
 
-    fn state(&self, node: &str) -> Value {
+    pub(crate) fn state(&self, node: &str) -> Value {
         let text = self.cluster.kubectl(&["get", "nodestate", node, "-o", "json"]).unwrap();
         serde_json::from_str(&text).unwrap()
     }
 
+    /// Waits until the nodes' credentials may read their states.
+    pub(crate) fn wait_for_rights(&self, nodes: &[&str]) {
+        self.wait_for_rights_within(nodes, SOON);
+    }
+
+    pub(crate) fn wait_for_rights_within(&self, nodes: &[&str], limit: Duration) {
+        testbed::wait_until("the nodes' rights", limit, || {
+            let found = self.cluster.kubectl(&["get", "clusterrolebindings", "-o", "name"]).unwrap_or_default();
+            let there = |node: &&str| found.lines().any(|line| line.ends_with(&format!("/nodelet:{node}")));
+            let late = nodes.iter().find(|node| !there(node));
+            Ok(late.map_or(testbed::wait::Seen::Done(()), testbed::wait::Seen::not_yet))
+        })
+        .unwrap();
+    }
+
     /// Waits until all nodes report that they are what they must be.
-    fn wait_until_applied(&self, nodes: &[&str]) {
+    pub(crate) fn wait_until_applied(&self, nodes: &[&str]) {
         testbed::wait_until("the nodes to be as the class wants them", SOON, || {
             let late = nodes.iter().map(|node| (*node, self.state(node))).find(|(_, state)| {
                 let applied = &state["status"]["applied"]["revision"];
@@ -146,12 +189,7 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
     }
     scene.class("one");
     scene.set();
-    testbed::wait_until("the nodes' rights", SOON, || {
-        let found = scene.cluster.kubectl(&["get", "clusterrolebindings", "-o", "name"]).unwrap_or_default();
-        let there = ["own", "other"].iter().all(|name| found.contains(&format!("nodelet:{name}")));
-        Ok(if there { testbed::wait::Seen::Done(()) } else { testbed::wait::Seen::not_yet(found) })
-    })
-    .unwrap();
+    scene.wait_for_rights(&["own", "other"]);
     let path = scene.cluster.slot().dir().join("own.conf");
     std::fs::write(&path, scene.cluster.kubeconfig_for("nodelet:own", &["nodelet:nodes"]).unwrap()).unwrap();
     let revision = scene.state("own")["spec"]["revision"].as_str().unwrap().to_owned();
@@ -160,10 +198,25 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
     let status = r#"{"status": {"waitingFor": "nothing"}}"#;
     let system = "--namespace=nodelet-system";
 
-    let allowed: [&[&str]; 3] = [
+    // What it writes besides its status: a sign of life, and a request for its next certificate.
+    let file = |name: &str, object: &str| {
+        let path = scene.cluster.slot().dir().join(name);
+        std::fs::write(&path, object).unwrap();
+        path.display().to_string()
+    };
+    let lease = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: own, namespace: nodelet-system}\n";
+    let next = testbed::cluster::certificate_request("nodelet:own", &["nodelet:nodes"]).unwrap();
+    let next = format!(
+        "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {{name: own-next}}\nspec:\n  \
+         {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth, digital signature], request: {next}}}\n"
+    );
+
+    let allowed: [&[&str]; 5] = [
         &["get", "nodestate", "own"],
         &["patch", "nodestate", "own", "--subresource=status", "--type=merge", "-p", status],
         &["get", "controllerrevision", &revision, system],
+        &["apply", "--server-side", "-f", &file("lease.yaml", lease)],
+        &["create", "-f", &file("next.yaml", &next)],
     ];
     for words in allowed {
         tried(words).unwrap_or_else(|error| panic!("{words:?}: {error:#}"));
