@@ -5,9 +5,13 @@
 mod control_plane;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/identity.rs"]
+mod identity;
 #[path = "cluster/install.rs"]
 mod install;
 #[path = "cluster/nodes.rs"]
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/scene.rs"]
+mod scene;
