@@ -327,7 +327,7 @@ fn admission_holds_where_a_role_was_bound_too_many() {
     let (own_lease, others) = (lease("bound", "nodelet-system"), lease("bound-other", "nodelet-system"));
     let kubelets = lease("bound", "kube-node-lease");
     let refused: [&[&str]; 16] = [
-        &["patch", "nodestate", "bound", "--type=merge", "-p", r#"{"spec": {"step": "Hold"}}"#],
+        &["patch", "nodestate", "bound", "--type=merge", "-p", r#"{"spec": {"revision": "any"}}"#],
         &["patch", "nodestate", "bound-other", "--subresource=status", "--type=merge", "-p", status],
         &["delete", "nodestate", "bound"],
         &["delete", "nodestates", "--all"],

@@ -105,9 +105,9 @@ impl Scene {
         self.node_object_of(name, "worker");
     }
 
-    /// A class with this spec.
+    /// A class with this spec. Several tests may make the same one at once.
     pub(crate) fn class_of(&self, name: &str, spec: &Value) {
-        self.cluster.apply(&object("NodeClass", name, spec)).unwrap();
+        self.put("NodeClass", name, spec);
     }
 
     /// The class `worker`, with one file.
@@ -118,7 +118,16 @@ impl Scene {
     /// The set of a class; the Nodes whose role is the class belong to it.
     pub(crate) fn set_of(&self, name: &str) {
         let spec = json!({"classRef": {"name": name}, "selector": {"matchLabels": {"role": name}}});
-        self.cluster.apply(&object("NodeSet", &format!("{name}s"), &spec)).unwrap();
+        self.put("NodeSet", &format!("{name}s"), &spec);
+    }
+
+    fn put(&self, kind: &str, name: &str, spec: &Value) {
+        let object = json!({
+            "apiVersion": "nodelet.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
+        });
+        let path = self.cluster.slot().dir().join(format!("{kind}-{name}-{:?}.json", std::thread::current().id()));
+        std::fs::write(&path, object.to_string()).unwrap();
+        self.cluster.kubectl(&["apply", "--server-side", "-f", path.to_str().unwrap()]).unwrap();
     }
 
     pub(crate) fn set(&self) {
@@ -201,10 +210,6 @@ pub(crate) const TOKEN_FILE: &str = "/etc/nodelet/token";
 /// The spec of a class with one file.
 pub(crate) fn one_file(content: &str) -> Value {
     json!({"state": {"files": [{"path": "/etc/from-cluster", "content": format!("{content} ${{node.name}}")}]}})
-}
-
-fn object(kind: &str, name: &str, spec: &Value) -> String {
-    json!({"apiVersion": "nodelet.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}).to_string()
 }
 
 /// The condition of an object.
