@@ -1,8 +1,12 @@
 //! Tests with a real control plane and real kubelets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "cluster/contents.rs"]
+mod contents;
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
+#[path = "cluster/faults.rs"]
+mod faults;
 #[path = "cluster/follow.rs"]
 mod follow;
 #[path = "cluster/identity.rs"]
@@ -13,5 +17,9 @@ mod install;
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/renewal.rs"]
+mod renewal;
 #[path = "cluster/scene.rs"]
 mod scene;
+#[path = "cluster/status.rs"]
+mod status;

@@ -164,6 +164,8 @@ impl Follower {
         let mut said: Option<NodeStateStatus> = None;
         let mut quiet_until = Instant::now();
         let identity = credential.describe();
+        // A kubelet's credential may write no Lease but the kubelet's own (the admission plugin NodeRestriction).
+        let beats = credential.certificate.is_some();
         let mut beat = heartbeat::Beat::new(&client, &self.namespace, &self.node);
         reports.mark_changed();
         loop {
@@ -217,7 +219,7 @@ impl Follower {
                         quiet_until = Instant::now() + REPORT_PAUSE;
                     }
                 }
-                () = beat.due(), if current.is_some() => beat.beat().await?,
+                () = beat.due(), if beats && current.is_some() => beat.beat().await?,
             }
         }
     }

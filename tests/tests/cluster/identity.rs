@@ -79,6 +79,10 @@ fn a_token_for_all_to_read_is_refused_and_a_second_machine_too() {
     assert_eq!(user, "nodelet:first");
     assert!(groups.contains(GROUP) && !groups.contains("bootstrappers"), "{groups}");
 
+    // Without a credential of systemd the unit starts, and has nothing to complain of.
+    let journal = first.journal("nodelet.service").unwrap();
+    assert!(!journal.contains("nodelet.service:"), "systemd warns of the unit:\n{journal}");
+
     // Another machine with the same name, while the first one's certificate is in use.
     let second = scene.bare_node("second");
     scene.bring_token(&second, TOKEN, 0o600);
