@@ -36,6 +36,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(16);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// How often a file that is not there yet is looked for; only the first round of the node makes it.
 const FILE_WAIT: Duration = Duration::from_secs(30);
+/// What is said while nobody hands out anything.
+const NO_STATE: &str = "its NodeState does not exist: does a NodeSet select this node?";
 /// A renewal that failed is tried again after this part of what is left of the certificate.
 const RENEWAL_RETRIES: i32 = 10;
 
@@ -178,10 +180,14 @@ impl Follower {
                 change = watch.next() => {
                     match change.context("the watch ended")?.context("watching this node's NodeState")? {
                         // It is made anew, or the node left its set: what is kept goes on to count.
-                        Event::Delete(_) => (current, said) = (None, None),
+                        Event::Delete(_) => {
+                            (current, said) = (None, None);
+                            if news.send(News::Away(NO_STATE.to_owned())).await.is_err() {
+                                return Ok(());
+                            }
+                        }
                         Event::InitDone if current.is_none() => {
-                            let told = "its NodeState does not exist: does a NodeSet select this node?".to_owned();
-                            if news.send(News::Away(told)).await.is_err() {
+                            if news.send(News::Away(NO_STATE.to_owned())).await.is_err() {
                                 return Ok(());
                             }
                         }
