@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use testbed::Node;
 
 use crate::scene::{SOON, Scene};
@@ -55,7 +56,10 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
     for name in ["own", "other"] {
         scene.node_object(name);
     }
-    scene.class("one");
+    let secret = ["create", "secret", "generic", "source", "--namespace=nodelet-system", "--from-literal=key=hush"];
+    scene.cluster.kubectl(&secret).unwrap();
+    let from = json!({"secretRef": {"namespace": "nodelet-system", "name": "source", "key": "key"}});
+    scene.class_of("worker", &json!({"state": {"files": [{"path": "/etc/key", "contentFrom": from}]}}));
     scene.set();
     testbed::wait_until("the nodes' rights", SOON, || {
         let found = scene.cluster.kubectl(&["get", "clusterrolebindings", "-o", "name"]).unwrap_or_default();
@@ -71,7 +75,18 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
     let status = r#"{"status": {"waitingFor": "nothing"}}"#;
     let system = "--namespace=nodelet-system";
 
-    let allowed: [&[&str]; 3] = [
+    let lease = |name: &str, namespace: &str| {
+        let path = scene.cluster.slot().dir().join(format!("{name}.{namespace}.json"));
+        let metadata = json!({"name": name, "namespace": namespace});
+        let object = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata});
+        std::fs::write(&path, object.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (own_lease, others_lease) = (lease("own", "nodelet-system"), lease("other", "nodelet-system"));
+    let (leaders_lease, kubelets_lease) = (lease("node-controller", "nodelet-system"), lease("own", "kube-node-lease"));
+    let allowed: [&[&str]; 5] = [
+        &["get", "secret", "nodelet-contents.own", system],
+        &["apply", "--server-side", "-f", &own_lease],
         &["get", "nodestate", "own"],
         &["patch", "nodestate", "own", "--subresource=status", "--type=merge", "-p", status],
         &["get", "controllerrevision", &revision, system],
@@ -84,7 +99,16 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
                    spec: {signerName: example.com/any, usages: [client auth], request: ";
     let encoded = testbed::cluster::certificate_request("somebody", &[]).unwrap();
     scene.cluster.apply(&format!("{request}{encoded}}}\n")).unwrap();
-    let refused: [&[&str]; 12] = [
+    let refused: [&[&str]; 21] = [
+        &["get", "secret", "nodelet-contents.other", system],
+        &["get", "secret", "source", system],
+        &["delete", "secret", "nodelet-contents.own", system],
+        &["get", "lease", "other", system],
+        &["apply", "--server-side", "-f", &others_lease],
+        &["apply", "--server-side", "-f", &leaders_lease],
+        &["apply", "--server-side", "-f", &kubelets_lease],
+        &["delete", "lease", "own", system],
+        &["delete", "validatingadmissionpolicy", "nodelet-nodes"],
         &["get", "nodestate", "other"],
         &["get", "nodestates"],
         &["patch", "nodestate", "own", "--type=merge", "-p", spec],

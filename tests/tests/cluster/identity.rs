@@ -135,6 +135,16 @@ fn a_token_of_its_own_comes_as_a_credential_of_systemd() {
     node.run(&["systemctl", "restart", "nodelet.service"]).unwrap();
     let status = wait_for_words(&node, "is not a bootstrap token");
     assert!(status.contains("kubectl nodes token NODE") && !status.contains("secret-and-wrong"), "{status}");
+
+    // One that is over does not stand in the way of the kubelet's credential.
+    node.write_file("/etc/credstore/nodelet.token", "abcdef.0123456789abcdef", 0o600).unwrap();
+    let kubelet = scene.cluster.kubeconfig_for("system:node:credential", &["system:nodes"]).unwrap();
+    node.write_file("/etc/kubernetes/kubelet.conf", kubelet, 0o600).unwrap();
+    scene.cluster.kubectl(&["delete", "nodestate", "credential"]).unwrap();
+    node.run(&["systemctl", "restart", "nodelet.service"]).unwrap();
+    scene.wait_for_object("the node to be in again", "nodestate", "credential", |state| {
+        state["status"]["identity"]["key"].is_string()
+    });
 }
 
 /// A request for a certificate. By default a good one.

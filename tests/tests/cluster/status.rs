@@ -15,7 +15,7 @@ fn events(scene: &Scene, kind: &str, name: &str) -> BTreeMap<String, (u64, u64)>
     let list: Value = serde_json::from_str(&text).unwrap();
     let mut found = BTreeMap::new();
     for event in list["items"].as_array().unwrap() {
-        if event["reportingController"] == "node-controller" {
+        if event["reportingController"] == "nodelet.dev/node-controller" {
             let entry: &mut (u64, u64) = found.entry(event["reason"].as_str().unwrap().to_owned()).or_default();
             entry.0 += 1;
             entry.1 += event["series"]["count"].as_u64().unwrap_or(1);
@@ -114,6 +114,8 @@ fn a_node_shows_what_it_is_and_what_its_class_says() {
     println!("Events of the Node, (objects, times) by reason: {before:?}, after ten more changes: {after:?}");
     println!("Events of the set: {:?}", events(&scene, "NodeSet", "showns"));
     println!("Events of the class: {:?}", events(&scene, "NodeClass", ROLE));
+    let of_set = events(&scene, "NodeSet", "showns");
+    assert!(!of_set.contains_key("NoRevision"), "the class always had one: {of_set:?}");
     assert!(before.contains_key("Converged") && before.contains_key("Failed"), "{before:?}");
     for (kind, name, limit) in [("Node", "shown", 16), ("NodeSet", "showns", 18), ("NodeClass", ROLE, 18)] {
         for (reason, (objects, times)) in events(&scene, kind, name) {
