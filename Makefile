@@ -1,6 +1,6 @@
 # What can be done here. Everything is in tests/run; `make help` lists it.
 
-.PHONY: help test test-unit test-host test-cluster demo bench packages image generate setup clean-testbed clean
+.PHONY: help test test-full test-unit test-host test-cluster demo demo-cluster bench packages image generate setup clean-testbed clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -8,8 +8,14 @@ help: ## Show this list
 demo: ## Show nodelet at work on a throwaway node (no cluster; 3 minutes, 12 the first time)
 	@tests/run demo
 
+demo-cluster: ## Show three bare machines becoming nodes of a cluster, and following it (2 minutes, 20 the first time)
+	@tests/run demo-cluster
+
 test: ## Run everything: checks, unit tests, real-node tests, cluster tests
 	@tests/run unit host cluster
+
+test-full: ## The same, and the cluster tests once more with the oldest Kubernetes (1.33)
+	@tests/run unit host cluster oldest
 
 test-unit: ## Formatting, lints, generated files, unit tests
 	@tests/run unit

@@ -61,7 +61,10 @@ impl Writer {
                 written.map(drop).with_context(|| format!("writing the status of the class {name}"))
             }
             Intent::SetStatus { name, status } => {
-                let patch = object("NodeSet", name, "status", &json!(status), Value::Null);
+                let mut patch = object("NodeSet", name, "status", &json!(status), Value::Null);
+                // Turns are given from what was read: somebody else may have written meanwhile.
+                let version = world.sets.get(name).and_then(|set| set.metadata.resource_version.clone());
+                patch["metadata"]["resourceVersion"] = json!(version);
                 let api: Api<NodeSet> = Api::all(self.client.clone());
                 let written = api.patch_status(name, &parameters(), &Patch::Apply(patch)).await;
                 written.map(drop).with_context(|| format!("writing the status of the set {name}"))
@@ -101,6 +104,16 @@ impl Writer {
             }
             Intent::Show { node, condition } => {
                 self.show(node, condition).await.with_context(|| format!("writing a condition of the Node {node}"))
+            }
+            Intent::Cordon { node, cordon } => {
+                let verb = if *cordon { "cordoning" } else { "uncordoning" };
+                tracing::info!(node, "{verb} it");
+                self.cordon(node, *cordon, world).await.with_context(|| format!("{verb} the Node {node}"))
+            }
+            Intent::Evict(eviction) => {
+                let pod = format!("{}/{}", eviction.namespace, eviction.name);
+                tracing::info!(pod, forced = eviction.forced, "evicting it");
+                self.evict(eviction).await.with_context(|| format!("evicting pod {pod}"))
             }
             Intent::Tell(telling) => {
                 // What nobody hears of is no reason to stop.

@@ -41,6 +41,9 @@ enum Command {
         /// Tokens of `kubectl nodes token NODE` are for that node alone, and need none.
         #[arg(long, value_name = "GROUP", default_value = "system:bootstrappers:kubeadm:default-node-token")]
         bootstrap_group: Vec<String>,
+        /// The node that this one runs on: its turn comes last.
+        #[arg(long, env = "NODE_NAME")]
+        own_node: Option<String>,
         /// Where /healthz and /readyz are served. Empty turns it off.
         #[arg(long, default_value = "0.0.0.0:8081")]
         health_address: String,
@@ -54,12 +57,15 @@ enum Command {
 /// Runs what the command line asks for.
 pub fn execute(cli: &Cli) -> ExitCode {
     let result = match &cli.command {
-        Command::Run { namespace, identity, bootstrap_group, health_address } => run_controller(&run::Options {
-            namespace: namespace.clone(),
-            identity: identity.clone().unwrap_or_else(own_name),
-            bootstrap_groups: bootstrap_group.clone(),
-            health_address: health_address.clone(),
-        }),
+        Command::Run { namespace, identity, bootstrap_group, own_node, health_address } => {
+            run_controller(&run::Options {
+                namespace: namespace.clone(),
+                identity: identity.clone().unwrap_or_else(own_name),
+                bootstrap_groups: bootstrap_group.clone(),
+                own_node: own_node.clone(),
+                health_address: health_address.clone(),
+            })
+        }
         Command::Preflight => preflight(cli.output),
         Command::Version => {
             println!("node-controller {}", env!("CARGO_PKG_VERSION"));

@@ -13,6 +13,7 @@ pub use contents::{Slots, name as contents_name};
 pub use nodes::Marks;
 
 use crate::render::Revision;
+use crate::rollout::Eviction;
 use crate::world::World;
 use jiff::Timestamp;
 use nodelet_api::objects::{Condition, NodeClassStatus, NodeSetStatus, NodeStateSpec, time_text};
@@ -102,6 +103,15 @@ pub enum Intent {
         /// The condition.
         condition: Condition,
     },
+    /// Cordons a Node for a turn, or takes that back.
+    Cordon {
+        /// Its name.
+        node: String,
+        /// Whether it is cordoned.
+        cordon: bool,
+    },
+    /// Sends a pod away.
+    Evict(Eviction),
     /// Tells people of a transition.
     Tell(Telling),
 }
@@ -125,7 +135,19 @@ impl Telling {
     /// A condition that changed. A condition that is not so, for a reason that waiting doesn't mend, is a warning.
     fn of(kind: &'static str, name: &str, condition: &Condition) -> Self {
         let note = if condition.message.is_empty() { &condition.reason } else { &condition.message };
-        let waits = ["Converging", "Staged", "Waiting", "Updating", "Updated", "Paused", "NotReported", "Disjoint"];
+        let waits = [
+            "Converging",
+            "Staged",
+            "Waiting",
+            "Updating",
+            "Updated",
+            "Paused",
+            "NotReported",
+            "Disjoint",
+            "Staging",
+            "AsExpected",
+            "WaitingForWindow",
+        ];
         let warning = condition.status != "True" && !waits.contains(&condition.reason.as_str());
         Self { kind, name: name.to_owned(), warning, reason: condition.reason.clone(), note: note.clone() }
     }
@@ -153,10 +175,9 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
         if class.is_some_and(|class| !world.revisions.contains_key(&class.revision)) {
             continue;
         }
-        if let Some(class) = class.filter(|_| !set.spec.paused) {
-            sets::hand_out(world, name, set, class, &nodes, &mut intents);
-        }
-        let status = sets::status(world, set, class, &nodes, members.contested.get(name), &text);
+        let outcome = class.map(|class| sets::roll(world, name, set, class, &nodes, now, &mut intents));
+        let contested = members.contested.get(name);
+        let status = sets::status(world, set, class, outcome.as_ref(), &nodes, contested, now);
         if set.status.as_ref() != Some(&status) {
             let before = set.status.clone().unwrap_or_default().conditions;
             tell("NodeSet", name, &before, &status.conditions, &mut intents);
@@ -183,11 +204,14 @@ fn waits_for_contents(intents: &[Intent], node: &str) -> bool {
     })
 }
 
+/// What is no news when an object begins with it.
+const QUIET: [&str; 3] = ["Disjoint", "AsExpected", "EnoughNodes"];
+
 /// Tells of conditions whose reason changed; what an object begins with is told too, unless all is well.
 fn tell(kind: &'static str, name: &str, before: &[Condition], now: &[Condition], intents: &mut Vec<Intent>) {
     for condition in now {
         let known = before.iter().find(|known| known.kind == condition.kind);
-        if known.map_or(condition.reason != "Disjoint", |known| known.reason != condition.reason) {
+        if known.map_or(!QUIET.contains(&condition.reason.as_str()), |known| known.reason != condition.reason) {
             intents.push(Intent::Tell(Telling::of(kind, name, condition)));
         }
     }

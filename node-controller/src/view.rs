@@ -1,8 +1,11 @@
 //! What the cluster holds, kept up to date by watches.
 
 use crate::act::{CLASS_LABEL, MANAGER, NODE_LABEL};
+use crate::gates::Gatekeeper;
+use crate::pods::Pods;
 use crate::render::render;
 use crate::request::Request;
+use crate::run::Options;
 use crate::sources::Sources;
 use crate::world::{StoredRevision, World, by_name};
 use futures::StreamExt;
@@ -11,6 +14,7 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::reflector::{Store, store};
@@ -22,7 +26,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Notify;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 
 /// What the cluster holds.
 pub(crate) struct View {
@@ -35,14 +41,19 @@ pub(crate) struct View {
     requests: Store<CertificateSigningRequest>,
     stored: Store<Secret>,
     leases: Store<Lease>,
+    budgets: Store<PodDisruptionBudget>,
     sources: Mutex<Sources>,
-    bootstrap_groups: BTreeSet<String>,
+    pods: Mutex<Pods>,
+    gates: Gatekeeper,
+    api_server: watch::Receiver<Option<String>>,
+    options: Options,
     /// Something that decisions are made from changed.
     pub(crate) changed: Arc<Notify>,
 }
 
 impl View {
-    pub(crate) fn start(client: &Client, namespace: &str, bootstrap_groups: &[String]) -> Self {
+    pub(crate) fn start(client: &Client, options: &Options) -> Self {
+        let namespace = options.namespace.as_str();
         let changed = Arc::new(Notify::new());
         let everything = watcher::Config::default;
         let ours = || everything().labels(NODE_LABEL);
@@ -58,8 +69,12 @@ impl View {
             stored: follow(Api::namespaced(client.clone(), namespace), ours(), told),
             // Signs of life come all the time, and that none comes is noticed by the clock.
             leases: follow(Api::namespaced(client.clone(), namespace), everything(), None),
+            budgets: follow(Api::all(client.clone()), everything(), told),
             sources: Mutex::new(Sources::new(client, &changed)),
-            bootstrap_groups: bootstrap_groups.iter().cloned().collect(),
+            pods: Mutex::new(Pods::new(client, &changed)),
+            gates: Gatekeeper::start(client, &changed),
+            api_server: ask_version(client),
+            options: options.clone(),
             changed,
         }
     }
@@ -76,8 +91,9 @@ impl View {
             self.requests.wait_until_ready(),
             self.stored.wait_until_ready(),
             self.leases.wait_until_ready(),
+            self.budgets.wait_until_ready(),
         );
-        matches!(lists, (Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(())))
+        matches!(lists, (Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(())))
     }
 
     /// What it holds now.
@@ -87,10 +103,17 @@ impl View {
             classes.values().filter_map(|class| render(class).ok()).flat_map(|one| one.state.references()).collect();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).read(&references);
         let states = by_name(self.states.state());
+        let sets = by_name(self.sets.state());
+        self.gates.watch(&sets);
         World {
             classes,
             sources,
-            sets: by_name(self.sets.state()),
+            pods: self.pods.lock().unwrap_or_else(PoisonError::into_inner).read(&World::busy_nodes(&sets)),
+            budgets: self.budgets.state(),
+            gates: self.gates.found(&sets),
+            api_server: self.api_server.borrow().clone(),
+            own_node: self.options.own_node.clone(),
+            sets,
             nodes: by_name(self.nodes.state()),
             allowed: self.bindings.state().iter().filter_map(|binding| allowed(binding, &states)).collect(),
             states,
@@ -98,9 +121,27 @@ impl View {
             requests: self.requests.state().iter().filter_map(|request| Request::read(request)).collect(),
             stored: self.stored.state().iter().filter_map(|secret| contents(secret)).collect(),
             heard: self.leases.state().iter().filter_map(|lease| heard(lease)).collect(),
-            bootstrap_groups: self.bootstrap_groups.clone(),
+            bootstrap_groups: self.options.bootstrap_groups.iter().cloned().collect(),
         }
     }
+}
+
+/// How often the API server's version is asked for: it changes with an upgrade of the control plane.
+const VERSION_PAUSE: Duration = Duration::from_secs(60);
+
+/// The API server's version, kept up to date.
+fn ask_version(client: &Client) -> watch::Receiver<Option<String>> {
+    let (told, version) = watch::channel(None);
+    let client = client.clone();
+    tokio::spawn(async move {
+        while !told.is_closed() {
+            if let Ok(found) = client.apiserver_version().await {
+                told.send_replace(Some(found.git_version));
+            }
+            tokio::time::sleep(VERSION_PAUSE).await;
+        }
+    });
+    version
 }
 
 /// The node whose rights are given by a binding. Those that belong to a `NodeState` which was deleted are about to go
@@ -138,6 +179,19 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Default + Eq + Hash + Clone,
 {
+    follow_until(api, config, changed).0
+}
+
+/// The same, with what ends it.
+pub(crate) fn follow_until<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    changed: Option<&Arc<Notify>>,
+) -> (Store<K>, AbortHandle)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone,
+{
     let (reader, writer) = store();
     let changed = changed.map(Arc::clone);
     // What the API server notes of other writers is large, and nobody here reads it.
@@ -146,7 +200,7 @@ where
         object.managed_fields_mut().retain(|entry| ours(&entry.manager));
     });
     let mut stream = reflector(writer, stream).boxed();
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         while let Some(event) = stream.next().await {
             match (event, &changed) {
                 (Ok(_), Some(changed)) => changed.notify_one(),
@@ -158,5 +212,5 @@ where
             }
         }
     });
-    reader
+    (reader, task.abort_handle())
 }

@@ -2,7 +2,8 @@
 
 use crate::request::Request;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use nodelet_api::objects::{NodeClass, NodeSet, NodeState};
 use nodelet_api::state::ContentRef;
@@ -33,8 +34,31 @@ pub struct World {
     pub stored: BTreeMap<String, String>,
     /// When each nodelet was last heard of, by the API server's clock, and how long that counts, in seconds.
     pub heard: BTreeMap<String, (Timestamp, i64)>,
+    /// The pods of nodes whose turn it is, by node.
+    pub pods: BTreeMap<String, Vec<Arc<Pod>>>,
+    /// All budgets for disruptions.
+    pub budgets: Vec<Arc<PodDisruptionBudget>>,
+    /// What was found at the gates of sets, by set.
+    pub gates: BTreeMap<String, Gates>,
+    /// The API server's version.
+    pub api_server: Option<String>,
+    /// The node that this controller runs on.
+    pub own_node: Option<String>,
     /// Groups whose bootstrap tokens may ask for any node's certificate.
     pub bootstrap_groups: BTreeSet<String>,
+}
+
+impl World {
+    /// Whether any node has its turn.
+    pub fn is_busy(&self) -> bool {
+        self.sets.values().any(|set| set.status.as_ref().is_some_and(|status| !status.slots.is_empty()))
+    }
+
+    /// The nodes that have their turn.
+    pub fn busy_nodes(sets: &BTreeMap<String, Arc<NodeSet>>) -> BTreeSet<String> {
+        let slots = sets.values().flat_map(|set| set.status.iter().flat_map(|status| &status.slots));
+        slots.map(|slot| slot.node.clone()).collect()
+    }
 }
 
 /// A revision that is stored.
@@ -70,6 +94,17 @@ impl fmt::Debug for Source {
             Self::Missing => "missing",
             Self::Unknown => "unknown",
         })
+    }
+}
+
+/// What was found at the gates of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gates(pub BTreeMap<String, Result<(), String>>);
+
+impl Gates {
+    /// The first gate that is not passed, in words.
+    pub fn failing(&self) -> Option<String> {
+        self.0.iter().find_map(|(name, found)| found.as_ref().err().map(|why| format!("the gate {name}: {why}")))
     }
 }
 

@@ -332,12 +332,12 @@ impl Resolver<'_> {
 
     fn kernel(&mut self, kernel: &Kernel) {
         if !kernel.modules.is_empty() {
-            let lines: String = kernel
-                .modules
-                .iter()
-                .fold("# Written by nodelet.\n".to_owned(), |all, name| all + name.as_str() + "\n");
-            self.place(MODULES_FILE.to_owned(), system_file(lines.into_bytes(), Purpose::Plain));
+            // Sorted, because revisions of a cluster are: when one takes over from a file that says the same, this file
+            // must not change. Modules that others need come along by themselves.
             self.target.modules = kernel.modules.iter().map(ToString::to_string).collect();
+            let header = "# Written by nodelet.\n".to_owned();
+            let lines = self.target.modules.iter().fold(header, |all, name| all + name + "\n");
+            self.place(MODULES_FILE.to_owned(), system_file(lines.into_bytes(), Purpose::Plain));
         }
         if !kernel.sysctl.is_empty() {
             let mut lines = "# Written by nodelet.\n".to_owned();

@@ -61,6 +61,8 @@ pub struct Planned {
     pub settled: bool,
     /// What must happen before the plan may be done.
     pub waits_for: Option<String>,
+    /// What the host is kept at meanwhile.
+    pub in_force: Option<Target>,
 }
 
 /// How often a plan may follow a plan: packages bring units, whose state is known only then.
@@ -131,6 +133,17 @@ impl Reconciler {
     ) -> Result<Option<Planned>, ReconcileError> {
         let Some(asked) = self.asked(store)? else { return Ok(None) };
         let desired = wanted(asked, store.pin()?.as_ref());
+        self.plan_for(desired, store, owned, pending).await.map(Some)
+    }
+
+    /// Plans for one state.
+    async fn plan_for(
+        &self,
+        desired: Desired,
+        store: &Store,
+        owned: &Owned,
+        pending: &Pending,
+    ) -> Result<Planned, ReconcileError> {
         let facts = Facts::gather(&self.root, &self.settings.node.name);
         let contents = Contents::kept(store, &desired.revision)?;
         let resolved = resolve(&desired.state, self.packages.kind(), &facts, &contents, &self.root);
@@ -149,7 +162,7 @@ impl Reconciler {
         };
         let permit = desired.permit.as_ref().filter(|_| !settled && !plan.is_empty());
         let waits_for = permit.and_then(|permit| permit.waits_for(plan.disruption));
-        Ok(Some(Planned { desired, target, observed, plan, drifted, settled, waits_for }))
+        Ok(Planned { desired, target, observed, plan, drifted, settled, waits_for, in_force: None })
     }
 
     /// Converges. What was wanted, and how many steps it took; `None` when there is no state file.
@@ -163,7 +176,7 @@ impl Reconciler {
         let (mut transaction, mut pending) = self.recover(&store, tell).await?;
         let mut done = 0;
         for round in 0.. {
-            let planned = match (self.plan_with(&store, &owned, &pending).await, &mut transaction) {
+            let mut planned = match (self.plan_with(&store, &owned, &pending).await, &mut transaction) {
                 (Ok(Some(planned)), _) => planned,
                 (Ok(None), _) => return Ok(None),
                 // The first plan was done and a second one is refused: half of a change must not stay.
@@ -190,7 +203,9 @@ impl Reconciler {
             // What was begun is finished; what was not waits until it may.
             if planned.waits_for.is_some() && transaction.is_none() {
                 self.make_ready(&store, &planned, tell).await?;
-                return Ok(Some((planned, 0)));
+                let (in_force, repaired) = self.repair_meanwhile(&store, &mut owned, &planned.desired, tell).await?;
+                planned.in_force = in_force;
+                return Ok(Some((planned, repaired)));
             }
             let (plan, staged) = match self.prepare(&store, &planned, tell).await {
                 Ok(prepared) => prepared,
@@ -229,6 +244,57 @@ impl Reconciler {
             done += plan.steps.len();
         }
         Ok(None)
+    }
+
+    /// Keeps the host at the state that it has, while the next one may not come yet: that may be for days. What it is kept
+    /// at, and how many steps it took.
+    async fn repair_meanwhile(
+        &self,
+        store: &Store,
+        owned: &mut Owned,
+        next: &Desired,
+        tell: Tell<'_>,
+    ) -> Result<(Option<Target>, usize), ReconcileError> {
+        let Some(good) = store.good()?.first().map(|good| store.good_state(good)).transpose()? else {
+            return Ok((None, 0));
+        };
+        let desired = Desired {
+            state: good.state,
+            origin: "the last good state".into(),
+            why: "the next one may not be applied yet".into(),
+            revision: good.revision,
+            asked: next.asked.clone(),
+            permit: None,
+            reverted: None,
+        };
+        let mut transaction = None;
+        let mut done = 0;
+        for _ in 0..ROUNDS {
+            let planned = self.plan_for(desired.clone(), store, owned, &Pending::default()).await?;
+            if planned.plan.is_empty() {
+                if transaction.is_some() {
+                    conclude(store, owned, transaction, &planned)?;
+                }
+                return Ok((Some(planned.target), done));
+            }
+            let (plan, staged) = self.prepare(store, &planned, tell).await?;
+            let current = match &mut transaction {
+                Some(transaction) => transaction,
+                None => transaction.insert(store.begin(Kind::Repair, &desired.revision, &desired.origin)?),
+            };
+            let Planned { target, observed, .. } = &planned;
+            let job = Job { plan: &plan, target, observed, staged: &staged, blobs: &store.blobs(), tell };
+            if let Err(error) = apply(&job, self.hands(), current).await {
+                return Err(self.take_back(store, current, error, tell).await?);
+            }
+            self.repairs().note(plan.resources());
+            done += plan.steps.len();
+        }
+        // Another program works against it; the full check comes back to it.
+        if let Some(mut transaction) = transaction {
+            transaction.ended(End::Done)?;
+        }
+        Ok((None, done))
     }
 
     /// Waits for another nodelet that is at work, as long as for the package manager's lock.

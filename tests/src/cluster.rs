@@ -4,10 +4,14 @@
 //! and the host reach it alike. Authorization is `Node,RBAC` with `NodeRestriction`, so that what nodes may do is
 //! tested for real.
 
+pub mod audit;
+mod bare;
 mod certificates;
 mod component;
 mod join;
+mod operator;
 pub(crate) mod pods;
+mod workload;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -27,9 +31,11 @@ use crate::node::where_evidence_goes;
 use crate::{Slot, slot};
 use certificates::Authority;
 
+pub use bare::class_of;
 pub use certificates::{certificate_request, certificate_request_with};
 pub use component::Component;
 pub use join::{JoinOptions, TOKEN, node_is_ready};
+pub use operator::set_of_all;
 pub use pods::{BUSYBOX, PAUSE};
 
 /// Cold, the API server needs 5 s; a machine that is busy with compiling needs longer.
@@ -90,7 +96,9 @@ impl Drop for Shared {
 
 /// What a control plane is to be like.
 #[derive(Debug, Clone, Default)]
-pub struct ClusterOptions {
+pub struct ClusterOptions<'a> {
+    /// More flags of the API server.
+    pub flags: &'a [(&'a str, String)],
     /// How long certificates are good that the cluster signs; a year by default.
     pub signing: Option<Duration>,
 }
@@ -98,11 +106,16 @@ pub struct ClusterOptions {
 impl Cluster {
     /// Starts a control plane in this slot and waits until it serves. One for each slot.
     pub fn start(slot: &Arc<Slot>) -> Result<Self> {
-        Self::start_with(slot, &ClusterOptions::default())
+        Self::start_as(slot, &ClusterOptions::default())
+    }
+
+    /// The same with more flags of the API server, such as [`audit::Audit::flags`].
+    pub fn start_with(slot: &Arc<Slot>, flags: &[(&str, String)]) -> Result<Self> {
+        Self::start_as(slot, &ClusterOptions { flags, ..ClusterOptions::default() })
     }
 
     /// The same, with options.
-    pub fn start_with(slot: &Arc<Slot>, options: &ClusterOptions) -> Result<Self> {
+    pub fn start_as(slot: &Arc<Slot>, options: &ClusterOptions<'_>) -> Result<Self> {
         let binaries = kubernetes::binaries()?;
         let start = Instant::now();
         let dir = slot.dir().join("cluster");
@@ -110,7 +123,10 @@ impl Cluster {
         let authority = Authority::new(&dir, slot.number().gateway())?;
         let cluster = Self {
             etcd: etcd(slot, &binaries, &dir),
-            api_server: api_server(slot, &binaries, &dir),
+            api_server: options
+                .flags
+                .iter()
+                .fold(api_server(slot, &binaries, &dir), |server, (name, value)| server.flag(name, value)),
             controller_manager: controller_manager(slot, &binaries, &dir, options),
             scheduler: scheduler(slot, &binaries, &dir),
             slot: Arc::clone(slot),
@@ -218,19 +234,24 @@ impl Cluster {
     /// A node-controller of this checkout, not started yet. Several may run; one of them acts. Each has the rights of its
     /// service account and no others, so that what they may do is tested for real.
     pub fn controller(&self, identity: &str) -> Result<Component> {
-        let program = crate::paths::program("node-controller")?;
-        let name = format!("node-controller-{identity}");
         let groups = ["system:serviceaccounts", "system:serviceaccounts:nodelet-system"];
         let kubeconfig = self.kubeconfig_for("system:serviceaccount:nodelet-system:node-controller", &groups)?;
         let path = self.dir.join("node-controller.conf");
         fs::write(&path, kubeconfig).with_context(|| format!("writing {}", path.display()))?;
+        self.controller_with(identity, &path)
+    }
+
+    /// The same with the credential in a file.
+    pub fn controller_with(&self, identity: &str, kubeconfig: &Path) -> Result<Component> {
+        let program = crate::paths::program("node-controller")?;
+        let name = format!("node-controller-{identity}");
         Ok(Component::new(&name, &self.slot, program, &self.dir)
             .word("run")
             .flag("namespace", "nodelet-system")
             .flag("identity", identity)
             // Several run beside each other on this machine, and none of them has a kubelet that asks.
             .flag("health-address", "")
-            .env("KUBECONFIG", path.display()))
+            .env("KUBECONFIG", kubeconfig.display()))
     }
 
     /// Waits until the API server says that it is ready, for example after a restart.
@@ -327,7 +348,7 @@ fn api_server(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component {
         .flag("shutdown-delay-duration", "0s")
 }
 
-fn controller_manager(slot: &Slot, binaries: &Binaries, dir: &Path, options: &ClusterOptions) -> Component {
+fn controller_manager(slot: &Slot, binaries: &Binaries, dir: &Path, options: &ClusterOptions<'_>) -> Component {
     let file = |name: &str| dir.join(name).display().to_string();
     let component = Component::new("kube-controller-manager", slot, binaries.program("kube-controller-manager"), dir)
         .flag("kubeconfig", file("controller-manager.conf"))

@@ -1,6 +1,6 @@
 //! `make demo`: nodelet at work on one throwaway node, told step by step.
 
-mod stage;
+pub(crate) mod stage;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub fn run() -> Result<()> {
 
     stage.step("Take the node away");
     drop(node);
-    stage.end();
+    stage.end("nodelet on one host");
     Ok(())
 }
 

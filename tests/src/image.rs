@@ -45,6 +45,10 @@ pub enum Kind {
     Rpm,
     /// The base with containerd, runc and CNI plugins; the kubelet is bound into the node.
     Kube,
+    /// The base with Debian's cloud-init, for nodes that become something by themselves. No container runtime.
+    Cloud,
+    /// The image with dnf, and cloud-init that takes it for Fedora.
+    CloudRpm,
     /// The base with Puppet, Ansible and `CFEngine`, for `make bench`.
     Bench,
 }
@@ -75,8 +79,15 @@ impl Kind {
             Self::Base => &recipes::BASE,
             Self::Rpm => &recipes::RPM,
             Self::Kube => &recipes::KUBE,
+            Self::Cloud => &recipes::CLOUD,
+            Self::CloudRpm => &recipes::CLOUD_RPM,
             Self::Bench => &recipes::BENCH,
         }
+    }
+
+    /// Whether containers are to run on its nodes.
+    pub(crate) fn runs_containers(self) -> bool {
+        matches!(self, Self::Kube | Self::Cloud | Self::CloudRpm)
     }
 
     /// The image, built now if it is not in the cache.

@@ -2,8 +2,9 @@
 //!
 //! In this order: the directory that `NODELET_KUBE_BIN` names; the cache; a build from `tests/kubernetes/go.mod`
 //! (checksummed by its `go.sum`), if there is a Go that can; the official release, checked against its published
-//! checksums.
+//! checksums. `NODELET_KUBERNETES` chooses another minor that has a directory with a `go.mod` of its own there.
 
+use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -60,10 +61,10 @@ impl Binaries {
     }
 }
 
-/// The programs of the version in `go.mod`.
+/// The programs of the version in `go.mod`. Those of several versions are kept side by side.
 pub fn binaries() -> Result<Binaries> {
-    let version = required("k8s.io/kubernetes")?;
-    if let Some(dir) = std::env::var_os("NODELET_KUBE_BIN") {
+    let version = required(&module()?, "k8s.io/kubernetes")?;
+    if let Some(dir) = env::var_os("NODELET_KUBE_BIN") {
         let dir = PathBuf::from(dir);
         complete(&dir).context("NODELET_KUBE_BIN names a directory that can't be used")?;
         return Ok(Binaries { dir, version });
@@ -89,7 +90,7 @@ fn obtain(version: &str, dir: &Path) -> Result<()> {
     let outcome = match usable_go() {
         Ok(go) => {
             eprintln!("building Kubernetes {version} and etcd with {go} (once, 7 to 15 min on two cores)");
-            build(version, &unfinished).context("building from tests/kubernetes/go.mod")
+            build(version, &unfinished).context("building from the go.mod in tests/kubernetes")
         }
         Err(no_go) => {
             eprintln!("no Go to build Kubernetes with ({no_go:#}): downloading the official release {version}");
@@ -122,13 +123,32 @@ fn complete(dir: &Path) -> Result<()> {
     bail!("{} lacks {}", dir.display(), missing.join(", "))
 }
 
-fn module() -> PathBuf {
-    paths::checkout().join("tests/kubernetes")
+/// The directory of the `go.mod` that counts in this run.
+fn module() -> Result<PathBuf> {
+    let usual = paths::checkout().join("tests/kubernetes");
+    let minor = env::var("NODELET_KUBERNETES").unwrap_or_default();
+    module_of(&usual, &minor)
 }
 
-/// The version of a module that `go.mod` requires.
-fn required(module_name: &str) -> Result<String> {
-    let path = module().join("go.mod");
+/// The directory of a minor such as `1.33`; of the usual one, if none is named.
+fn module_of(usual: &Path, minor: &str) -> Result<PathBuf> {
+    let named = usual.join(minor);
+    if minor.is_empty() || required(usual, "k8s.io/kubernetes")?.starts_with(&format!("v{minor}.")) {
+        return Ok(usual.to_owned());
+    }
+    if named.join("go.mod").is_file() {
+        return Ok(named);
+    }
+    bail!(
+        "NODELET_KUBERNETES is {minor:?}, and {} does not exist: name a minor that has one, such as 1.33, or add it \
+         (docs/testing.md)",
+        named.join("go.mod").display()
+    )
+}
+
+/// The version of a module that the `go.mod` in a directory requires.
+fn required(directory: &Path, module_name: &str) -> Result<String> {
+    let path = directory.join("go.mod");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     version_in(&text, module_name).with_context(|| format!("{} requires no version of {module_name}", path.display()))
 }
@@ -178,7 +198,7 @@ fn build(version: &str, dir: &Path) -> Result<()> {
 fn go_build(packages: &[&str], linker: &str, output: &Path) -> Result<()> {
     run_for(
         Command::new("go")
-            .current_dir(module())
+            .current_dir(module()?)
             .args(["build", "-trimpath", "-ldflags", linker, "-o"])
             .arg(output)
             .args(packages)
@@ -191,7 +211,7 @@ fn go_build(packages: &[&str], linker: &str, output: &Path) -> Result<()> {
 }
 
 fn download(version: &str, dir: &Path) -> Result<()> {
-    let arch = match std::env::consts::ARCH {
+    let arch = match env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => bail!("there is no official release for {other}"),
@@ -201,7 +221,7 @@ fn download(version: &str, dir: &Path) -> Result<()> {
         let sum = fetch_text(&format!("{url}.sha256"))?;
         fetch(&url, &dir.join(name), sum.trim())?;
     }
-    let etcd = required("go.etcd.io/etcd/server/v3")?;
+    let etcd = required(&module()?, "go.etcd.io/etcd/server/v3")?;
     let archive = format!("etcd-{etcd}-linux-{arch}.tar.gz");
     let base = format!("https://github.com/etcd-io/etcd/releases/download/{etcd}");
     let sums = fetch_text(&format!("{base}/SHA256SUMS"))?;
@@ -247,9 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn the_real_go_mod_names_both_versions() {
-        assert!(required("k8s.io/kubernetes").unwrap().starts_with("v1."));
-        assert!(required("go.etcd.io/etcd/server/v3").unwrap().starts_with("v3."));
+    fn the_real_go_mods_name_both_versions() {
+        let usual = paths::checkout().join("tests/kubernetes");
+        for (minor, version) in [("", "v1."), ("1.33", "v1.33.")] {
+            let directory = module_of(&usual, minor).unwrap();
+            assert!(required(&directory, "k8s.io/kubernetes").unwrap().starts_with(version), "{minor:?}");
+            assert!(required(&directory, "go.etcd.io/etcd/server/v3").unwrap().starts_with("v3."), "{minor:?}");
+        }
+        let version = required(&usual, "k8s.io/kubernetes").unwrap();
+        let minor = version.trim_start_matches('v').rsplit_once('.').unwrap().0;
+        assert_eq!(module_of(&usual, minor).unwrap(), usual);
+        assert!(module_of(&usual, "1.1").unwrap_err().to_string().contains("1.1/go.mod does not exist"));
     }
 
     #[test]

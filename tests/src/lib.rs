@@ -7,10 +7,12 @@
 
 pub mod bench;
 pub mod cgroup;
+pub mod cloud_init;
 pub mod cluster;
 pub mod command;
 pub mod debian;
 pub mod demo;
+pub mod demo_cluster;
 mod digest;
 pub mod dummy;
 pub mod http;
@@ -24,6 +26,7 @@ pub mod process;
 pub mod repackage;
 pub mod repository;
 pub mod slot;
+pub mod software;
 pub mod wait;
 
 pub use node::{Node, NodeOptions};

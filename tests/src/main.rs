@@ -1,12 +1,13 @@
-//! `testbed`: the reaper, the demo, and the caches of the test bed, as a program.
+//! `testbed`: the reaper, the demos, and the caches of the test bed, as a program.
 
 use std::io::Read;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use testbed::image::Kind;
 use testbed::slot::{Number, reaper, teardown};
-use testbed::{Node, NodeOptions, bench, demo, image, kubernetes};
+use testbed::{Node, NodeOptions, bench, demo, demo_cluster, kubernetes};
 
 /// The test bed of the node operator.
 #[derive(Debug, Parser)]
@@ -38,7 +39,7 @@ enum Task {
     /// Build the images of test nodes, so that the tests find them in the cache.
     Images {
         /// Only these [default: all]
-        names: Vec<image::Kind>,
+        names: Vec<Kind>,
     },
     /// Find or build the Kubernetes programs, so that the tests find them in the cache.
     Kubernetes {
@@ -48,6 +49,8 @@ enum Task {
     },
     /// Show nodelet at work on a throwaway node.
     Demo,
+    /// Show three bare machines becoming nodes of a cluster, and following it.
+    DemoCluster,
     /// Measure how fast nodelet is, beside other tools.
     Bench(bench::Options),
     /// Run a command and print how long it took, in nanoseconds. Started in nodes by the benchmark.
@@ -76,7 +79,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Hold { name } => hold(name),
         Task::Clean => clean(),
         Task::Images { names } => {
-            let all = [image::Kind::Base, image::Kind::Rpm, image::Kind::Kube];
+            let all = [Kind::Base, Kind::Rpm, Kind::Kube, Kind::Cloud, Kind::CloudRpm];
             for kind in if names.is_empty() { &all } else { names.as_slice() } {
                 println!("{}", kind.image()?.name());
             }
@@ -91,6 +94,7 @@ fn run(task: &Task) -> Result<()> {
             Ok(())
         }
         Task::Demo => demo::run(),
+        Task::DemoCluster => demo_cluster::run(),
         Task::Bench(options) => bench::run(options),
         Task::Stopwatch { words } => bench::stopwatch::run(words),
     }
@@ -112,7 +116,7 @@ fn clean() -> Result<()> {
 
 fn hold(name: &str) -> Result<()> {
     let slot = testbed::slot()?;
-    let _node = Node::boot(&slot, NodeOptions::new(name, image::Kind::Base))?;
+    let _node = Node::boot(&slot, NodeOptions::new(name, Kind::Base))?;
     println!("{}", slot.number().0);
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::Slot;
 use crate::command::run;
-use crate::image::{Image, Kind};
+use crate::image::{Image, Kind, chroot};
 use crate::slot::teardown::unmount_below;
 use machine::Machine;
 
@@ -25,6 +25,13 @@ pub use evidence::where_evidence_goes;
 
 /// From power-on to a running system takes 1 to 3 s; this is for a machine that is busy with something else.
 pub const BOOT_LIMIT: Duration = Duration::from_secs(2 * 60);
+
+/// Shows what failed while a node booted, and why. The kernel speaks to all nodes at once.
+const FAILURES: &str = "systemctl --failed --no-pager --plain --no-legend
+for unit in $(systemctl --failed --no-pager --plain --no-legend | cut -d' ' -f1); do
+    journalctl -b --no-pager -u $unit | tail -n 40
+done
+journalctl -p warning -b --no-pager | grep -v -e ' kernel: ' -e systemd-journald | tail -n 30";
 
 /// What a node is to be like.
 #[derive(Debug, Clone)]
@@ -35,8 +42,21 @@ pub struct NodeOptions {
     pub image: Kind,
     /// Directories and files of the host that it sees.
     pub binds: Vec<Bind>,
+    /// Files that are on its disk before it boots.
+    pub files: Vec<Placed>,
     /// Whether its disk does what it is told to when something is synced.
     pub syncs: bool,
+}
+
+/// A file on a node's disk.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    /// In the node.
+    pub path: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// What is in it.
+    pub content: String,
 }
 
 /// A directory or file of the host, shown in a node.
@@ -53,13 +73,20 @@ pub struct Bind {
 impl NodeOptions {
     /// A node of this name with this image.
     pub fn new(name: impl Into<String>, image: Kind) -> Self {
-        Self { name: name.into(), image, binds: Vec::new(), syncs: true }
+        Self { name: name.into(), image, binds: Vec::new(), files: Vec::new(), syncs: true }
     }
 
     /// A disk that takes a sync for done at once: for what writes so much that the machine's disk would be measured.
     #[must_use]
     pub fn without_syncs(mut self) -> Self {
         self.syncs = false;
+        self
+    }
+
+    /// Puts a file on its disk before it boots, for what reads it at the first boot.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<String>, mode: u32, content: impl Into<String>) -> Self {
+        self.files.push(Placed { path: path.into(), mode, content: content.into() });
         self
     }
 
@@ -98,10 +125,7 @@ impl Node {
         node.machine.power_on()?;
         let state = node.wait_until_up()?;
         if state != "running" {
-            bail!(
-                "the node {name} booted, but its system is {state}:\n{}",
-                node.sh("systemctl --failed --no-pager; journalctl -p warning -b --no-pager | tail -50")?.text()
-            );
+            bail!("the node {name} booted, but its system is {state}:\n{}", node.sh(FAILURES)?.text());
         }
         eprintln!("the node {name} ({}) booted in {:.1} s", node.address, start.elapsed().as_secs_f32());
         Ok(node)
@@ -115,7 +139,7 @@ impl Node {
         let dir = slot.dir().join("nodes").join(&options.name);
         let root = overlay(&image, &dir, options.syncs)?;
         let mut binds = options.binds;
-        if options.image == Kind::Kube {
+        if options.image.runs_containers() {
             // An overlay's upper directory can't be on an overlay, and containerd makes overlays here.
             for path in ["/var/lib/containerd", "/var/lib/kubelet"] {
                 let source = dir.join("data").join(path.rsplit('/').next().unwrap_or_default());
@@ -124,6 +148,9 @@ impl Node {
             }
         }
         settings(&root, &options.name, address)?;
+        for file in &options.files {
+            chroot::place(&root, &file.path, file.mode, &file.content)?;
+        }
         let machine = Machine::new(slot, &options.name, &dir, binds)?;
         Ok(Self { name: options.name, slot: Arc::clone(slot), address, index, dir, machine })
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use packaging::arch::Arch;
 use packaging::key::SigningKey;
 use packaging::package::Package;
 use packaging::repository::apt::AptOptions;
@@ -11,6 +12,7 @@ use packaging::repository::{apt, dnf};
 use packaging::{deb, rpm};
 
 use crate::Node;
+use crate::digest::sha256;
 
 /// When test keys and indexes were made: 2024-01-01, far enough back for any clock.
 const EPOCH: i64 = 1_704_067_200;
@@ -83,6 +85,20 @@ impl Repository {
             .with_context(|| format!("indexing the apt repository {}", self.name))?;
         dnf::write(&self.dir.join("dnf"), &self.rpms, &self.key)
             .with_context(|| format!("indexing the dnf repository {}", self.name))
+    }
+
+    /// Indexes the packages for apt a second time without suites (`Suites: /`), as upstream's Kubernetes repository is.
+    pub fn index_flat(&self) -> Result<()> {
+        let dir = self.dir.join("apt");
+        let index = dir.join(format!("dists/stable/main/binary-{}/Packages", Arch::host()?.deb()));
+        let packages = fs::read(&index).with_context(|| format!("reading {}", index.display()))?;
+        let time = "Mon, 01 Jan 2024 00:00:00 UTC";
+        let sum = sha256(&packages);
+        let release = format!("Origin: {}\nDate: {time}\nSHA256:\n {sum} {} Packages\n", self.name, packages.len());
+        let signed = self.key.sign_clear(&release, EPOCH)?;
+        fs::write(dir.join("Packages"), packages)
+            .and_then(|()| fs::write(dir.join("InRelease"), signed))
+            .with_context(|| format!("indexing {} without suites", dir.display()))
     }
 
     /// The directory that holds `apt/` and `dnf/`: bind it into a node, or serve it.

@@ -1,18 +1,26 @@
 //! Tests with a real control plane and real kubelets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "cluster/cloud_init.rs"]
+mod cloud_init;
 #[path = "cluster/contents.rs"]
 mod contents;
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
+#[path = "cluster/cost.rs"]
+mod cost;
 #[path = "cluster/faults.rs"]
 mod faults;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/herd.rs"]
+mod herd;
 #[path = "cluster/identity.rs"]
 mod identity;
 #[path = "cluster/install.rs"]
 mod install;
+#[path = "cluster/kubeadm.rs"]
+mod kubeadm;
 #[path = "cluster/nodes.rs"]
 mod nodes;
 #[path = "cluster/objects.rs"]

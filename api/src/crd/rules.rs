@@ -124,7 +124,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// What must hold between the fields of a type: the rule and what to write instead.
-const BETWEEN_FIELDS: [(&str, &str, &str); 13] = [
+const BETWEEN_FIELDS: [(&str, &str, &str); 17] = [
     ("File", "has(self.content) != has(self.contentFrom)", "write exactly one of `content` and `contentFrom`"),
     (
         "File",
@@ -180,6 +180,26 @@ const BETWEEN_FIELDS: [(&str, &str, &str); 13] = [
         "NodeSetSpec",
         "has(self.selector) || has(self.replicas)",
         "say which nodes: add a `selector` for Nodes that are there, or `replicas` for nodes that are made",
+    ),
+    (
+        "Amount",
+        "type(self) == int ? self >= 0 : string(self).matches(r'^(100|[0-9]{1,2})%$')",
+        "write a number of nodes, such as 1, or a part of them, such as \"10%\"",
+    ),
+    (
+        "Gate",
+        "[has(self.http), has(self.object)].filter(given, given).size() == 1",
+        "write exactly one of `http` and `object`",
+    ),
+    (
+        "HttpGate",
+        "self.url.startsWith('http://')",
+        "write the address with http://; the controller has no certificates",
+    ),
+    (
+        "Window",
+        "self.start.matches(r'^([01][0-9]|2[0-3]):[0-5][0-9]$')",
+        "write `start` as hours and minutes, such as \"02:00\"",
     ),
     (
         "NodeStateSpec",

@@ -19,6 +19,9 @@ const KEPT: [&str; 10] = [
     "x-kubernetes-preserve-unknown-fields",
 ];
 
+/// A number or a text.
+const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
+
 /// How many entries a list has that says nothing itself: the API server weighs rules by that.
 const LIST_LIMIT: u64 = 256;
 /// How many entries a table has.
@@ -43,6 +46,14 @@ fn value(outer: &Map<String, Value>, definitions: &Map<String, Value>) -> Value 
     if let Some(values) = choices(inner) {
         made.insert("type".into(), json!("string"));
         made.insert("enum".into(), json!(values));
+        note_default(outer, &mut made);
+        return Value::Object(made);
+    }
+    if inner.get(INT_OR_STRING).is_some() {
+        made.insert(INT_OR_STRING.into(), json!(true));
+        // `100%`: the API server weighs rules by that.
+        made.insert("maxLength".into(), json!(4));
+        made.insert("x-kubernetes-validations".into(), json!(rules::of_type(name.as_deref().unwrap_or_default())));
         note_default(outer, &mut made);
         return Value::Object(made);
     }

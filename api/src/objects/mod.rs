@@ -3,12 +3,18 @@
 mod node_class;
 mod node_set;
 mod node_state;
+mod rollout;
 
 pub use node_class::{NodeClass, NodeClassSpec, NodeClassStatus, Taint, TaintEffect};
 pub use node_set::{NodeSet, NodeSetSpec, NodeSetStatus, Selector, SelectorOperator, SelectorRequirement};
 pub use node_state::{
     Applied, Grant, Identity, ManagedPackage, NodeSecrets, NodeState, NodeStateSpec, NodeStateStatus, OperatingSystem,
     RevisionRef, Staged, Step, StepResult,
+};
+
+pub use rollout::{
+    Amount, BadRevision, Day, DrainBehavior, DrainOrder, DrainPolicy, FailureAction, FailurePolicy, Gate, HttpGate,
+    NodeFailure, ObjectGate, OnTimeout, RolloutHealth, Skew, Slot, SlotStep, Strategy, StrategyType, Undo, Window,
 };
 
 use schemars::JsonSchema;

@@ -1,6 +1,10 @@
 //! Which nodes, and how many.
 
-use super::{Condition, Reference};
+use super::{
+    BadRevision, Condition, DrainPolicy, FailurePolicy, NodeFailure, Reference, RolloutHealth, Skew, Slot, Strategy,
+    Undo, Window,
+};
+use crate::state::is_default;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,6 +36,28 @@ pub struct NodeSetSpec {
     /// Nothing is handed out to its nodes while this is `true`; they keep what they have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// In which steps a change goes through its nodes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub strategy: Strategy,
+    /// How a node is emptied before a change that asks for it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub drain: DrainPolicy,
+    /// What must be well before the next node's turn.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub health: RolloutHealth,
+    /// What happens when nodes fail.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failure: FailurePolicy,
+    /// When changes may begin; without any, at any time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub windows: Vec<Window>,
+    /// How far a kubelet's version may be from the API server's.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub skew: Skew,
+    /// A revision that the set is kept at, until its class becomes another one; `kubectl nodes undo` writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<Undo>,
 }
 
 /// Which Nodes belong to a set, by their labels. All that it says must be true of a Node.
@@ -116,6 +142,19 @@ pub struct NodeSetStatus {
     /// The revision that is handed out now.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub update_revision: String,
+    /// The revision that all nodes had last: what a rollback goes to.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub current_revision: String,
+    /// The nodes whose turn it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    pub slots: Vec<Slot>,
+    /// Revisions that failed, and are not tried again by themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bad_revisions: Vec<BadRevision>,
+    /// Nodes that failed to become a revision.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<NodeFailure>,
     /// The selector as text, for what scales the set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub selector: String,

@@ -2,10 +2,11 @@
 
 use super::{MANAGER, Writer, parameters};
 use crate::decide::Marks;
+use crate::rollout::{CORDONED, Eviction};
 use crate::world::World;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
 use nodelet_api::objects::Condition;
 use serde_json::json;
 
@@ -26,6 +27,36 @@ impl Writer {
             "metadata": {"name": node, "labels": marks.labels, "annotations": marks.annotations},
         });
         api.patch(node, &parameters(), &Patch::Apply(patch)).await.map(drop)
+    }
+
+    /// A cordon with the note that it is ours, or neither: one write, of the Node that was seen.
+    pub(super) async fn cordon(&self, node: &str, cordon: bool, world: &World) -> kube::Result<()> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let version = world.nodes.get(node).and_then(|node| node.metadata.resource_version.clone());
+        let mark = if cordon { json!("true") } else { json!(null) };
+        let patch = json!({
+            "metadata": {"resourceVersion": version, "annotations": {CORDONED: mark}},
+            "spec": {"unschedulable": if cordon { json!(true) } else { json!(null) }},
+        });
+        let parameters = PatchParams { field_manager: Some(format!("{MANAGER}-cordon")), ..PatchParams::default() };
+        api.patch(node, &parameters, &Patch::Merge(patch)).await.map(drop)
+    }
+
+    /// Sends a pod away. That a budget forbids it just now is an answer, not an error.
+    pub(super) async fn evict(&self, eviction: &Eviction) -> kube::Result<()> {
+        let Eviction { namespace, name, uid, grace, forced } = eviction;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let preconditions = Some(Preconditions { uid: uid.clone(), resource_version: None });
+        let delete = DeleteParams { grace_period_seconds: *grace, preconditions, ..DeleteParams::default() };
+        let sent = if *forced {
+            api.delete(name, &delete).await.map(drop)
+        } else {
+            api.evict(name, &EvictParams { delete_options: Some(delete), ..EvictParams::default() }).await.map(drop)
+        };
+        match sent {
+            Err(kube::Error::Api(status)) if [404, 409, 429].contains(&status.code) => Ok(()),
+            other => other,
+        }
     }
 
     pub(super) async fn show(&self, node: &str, condition: &Condition) -> kube::Result<()> {

@@ -5,7 +5,7 @@ use super::{Intent, tell};
 use crate::render::render;
 use crate::world::World;
 use kube::ResourceExt;
-use nodelet_api::objects::{Condition, NodeClassStatus};
+use nodelet_api::objects::{Condition, NodeClass, NodeClassStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// As many revisions that nothing names are kept of each class, for a way back.
@@ -15,6 +15,8 @@ const KEPT: usize = 10;
 pub(super) struct Rendered {
     pub(super) revision: String,
     pub(super) contents: Contents,
+    /// The version of the kubelet that it asks for, where that is exact.
+    pub(super) kubelet: Option<String>,
 }
 
 /// Renders all classes; those that can be.
@@ -45,7 +47,7 @@ pub(super) fn render_all(world: &World, now: &str, intents: &mut Vec<Intent>) ->
                 if !world.revisions.contains_key(&name_of) {
                     intents.push(Intent::Store { class: name.clone(), revision: Box::new(revision) });
                 }
-                all.insert(name.clone(), Rendered { revision: name_of.clone(), contents });
+                all.insert(name.clone(), Rendered { revision: name_of.clone(), contents, kubelet: kubelet(class) });
                 Some(name_of)
             }
             Err(problems) => {
@@ -63,11 +65,25 @@ pub(super) fn render_all(world: &World, now: &str, intents: &mut Vec<Intent>) ->
     all
 }
 
+/// `1.35.8`, of a version such as that or `1.35.8-1.1`.
+fn kubelet(class: &NodeClass) -> Option<String> {
+    let version = class.spec.state.kubelet.as_ref()?.version.as_ref()?.as_str();
+    let plain = version.split('-').next().unwrap_or(version);
+    let exact = plain.split('.').count() == 3 && plain.chars().all(|c| c.is_ascii_digit() || c == '.');
+    exact.then(|| plain.to_owned())
+}
+
 /// Revisions that nothing names any more go, the oldest first, beyond those that are kept for a way back.
 fn forget_revisions(world: &World, intents: &mut Vec<Intent>) {
     let mut named = BTreeSet::new();
     named.extend(world.classes.values().filter_map(|class| class.status.as_ref()?.revision.clone()));
-    named.extend(world.sets.values().filter_map(|set| Some(set.status.as_ref()?.update_revision.clone())));
+    for set in world.sets.values() {
+        named.extend(set.spec.undo.iter().map(|undo| undo.to.clone()));
+        if let Some(status) = &set.status {
+            named.extend([status.update_revision.clone(), status.current_revision.clone()]);
+            named.extend(status.slots.iter().map(|slot| slot.revision.clone()));
+        }
+    }
     for state in world.states.values() {
         named.extend(state.spec.revision.clone());
         let status = state.status.as_ref();

@@ -1,11 +1,13 @@
 //! What a Node shows of its nodelet: a condition, an annotation, and the labels and taints of its class.
 
 use super::{Intent, tell};
+use crate::rollout::{EXCLUDED, SCALE_DOWN_DISABLED};
 use crate::world::World;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use nodelet_api::objects::{Condition, NodeClass, NodeState, Taint, TaintEffect, time_text};
+use nodelet_api::Disruption;
+use nodelet_api::objects::{Condition, NodeClass, NodeState, Slot, SlotStep, Taint, TaintEffect, time_text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The condition of a Node.
@@ -30,7 +32,7 @@ pub(super) fn show(world: &World, now: Timestamp, intents: &mut Vec<Intent>) {
     for (name, state) in &world.states {
         let Some(node) = world.nodes.get(name) else { continue };
         let class = state.spec.class_ref.as_ref().and_then(|class| world.classes.get(&class.name));
-        let marks = marks(node, state, class.map(AsRef::as_ref));
+        let marks = marks(node, state, class.map(AsRef::as_ref), slot(world, state, node));
         if differs(node, &marks) {
             intents.push(Intent::Mark { node: name.clone(), marks });
         }
@@ -44,6 +46,12 @@ pub(super) fn show(world: &World, now: Timestamp, intents: &mut Vec<Intent>) {
             intents.push(Intent::Show { node: name.clone(), condition: converged });
         }
     }
+}
+
+/// The turn of a node, as its set's status has it.
+fn slot<'a>(world: &'a World, state: &NodeState, node: &Node) -> Option<&'a Slot> {
+    let set = world.sets.get(&state.spec.node_set_ref.as_ref()?.name)?;
+    set.status.as_ref()?.slots.iter().find(|slot| Some(&slot.uid) == node.metadata.uid.as_ref())
 }
 
 /// The condition as the Node has it.
@@ -78,7 +86,7 @@ fn converged(state: &NodeState, silent: bool, before: &[Condition], now: &str) -
     Condition::since(CONVERGED, found, before, None, now)
 }
 
-fn marks(node: &Node, state: &NodeState, class: Option<&NodeClass>) -> Marks {
+fn marks(node: &Node, state: &NodeState, class: Option<&NodeClass>, slot: Option<&Slot>) -> Marks {
     let applied = state.status.as_ref().and_then(|status| status.applied.as_ref());
     let mut annotations = BTreeMap::new();
     if let Some(applied) = applied {
@@ -89,7 +97,14 @@ fn marks(node: &Node, state: &NodeState, class: Option<&NodeClass>) -> Marks {
     if !ours.is_empty() {
         annotations.insert(TAINTS.to_owned(), ours.iter().cloned().collect::<Vec<_>>().join(","));
     }
-    let labels = class.map(|class| class.spec.node_labels.clone()).unwrap_or_default();
+    let mut labels = class.map(|class| class.spec.node_labels.clone()).unwrap_or_default();
+    // While it is worked on, others keep away from it.
+    if let Some(slot) = slot.filter(|slot| slot.step < SlotStep::Soaking) {
+        annotations.insert(SCALE_DOWN_DISABLED.to_owned(), "true".to_owned());
+        if slot.disruption >= Disruption::Drain {
+            labels.insert(EXCLUDED.to_owned(), "true".to_owned());
+        }
+    }
     Marks { labels, annotations, taints: taints(node, &wanted, &ours) }
 }
 

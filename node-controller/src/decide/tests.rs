@@ -51,6 +51,7 @@ fn settle(world: &mut World) -> Vec<Telling> {
                 Intent::Release { node } => drop(world.states.remove(&node)),
                 Intent::Answer { name, .. } => world.requests.retain(|request| request.name != name),
                 Intent::Tell(telling) => world_tells.push(telling),
+                Intent::Cordon { .. } | Intent::Evict(_) => panic!("nothing is drained here"),
                 Intent::Mark { node, marks } => {
                     let mut object = (*world.nodes[&node]).clone();
                     object.metadata.labels.get_or_insert_default().extend(marks.labels);
@@ -111,7 +112,7 @@ fn nodes_of_a_set_get_the_revision_and_others_nothing() {
     let spec = world.states["n1"].spec.clone();
     let revision = world.classes["c"].status.clone().unwrap().revision;
     assert_eq!((spec.revision.clone(), spec.step), (revision, Step::Apply));
-    assert_eq!(world.sets["s"].status.clone().unwrap().conditions[0].reason, "Updating");
+    assert_eq!(world.sets["s"].status.clone().unwrap().conditions[0].reason, "Staging");
 
     let mut state = (*world.states["n1"]).clone();
     let applied = Applied { revision: spec.revision.unwrap(), ..Applied::default() };

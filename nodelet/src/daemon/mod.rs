@@ -361,7 +361,7 @@ async fn round(reconciler: &Reconciler, news: &mpsc::Sender<News>) -> Result<Opt
         source_reason: planned.desired.why,
         reverted: planned.desired.reverted,
         drifted: planned.drifted,
-        target: planned.target,
+        target: planned.in_force.unwrap_or(planned.target),
         steps,
     }))
 }

@@ -67,6 +67,17 @@ impl Component {
         &self.log
     }
 
+    /// Its resident memory, in bytes.
+    pub fn memory(&self) -> Result<u64> {
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = child.as_ref().with_context(|| format!("{} does not run", self.name))?.id();
+        let path = format!("/proc/{pid}/status");
+        let status = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        let kilobytes: u64 = line.and_then(|number| number.parse().ok()).with_context(|| format!("reading {path}"))?;
+        Ok(kilobytes * 1024)
+    }
+
     /// Starts it. It may not serve yet when this returns.
     pub fn start(&self) -> Result<()> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);

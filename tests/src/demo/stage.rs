@@ -1,4 +1,4 @@
-//! How the demo speaks: numbered steps with their time, commands with their output.
+//! How the demos speak: numbered steps with their time, commands with their output.
 
 use std::io::{IsTerminal, Write, stdout};
 use std::time::Instant;
@@ -14,58 +14,68 @@ const INDENT: usize = 14;
 
 /// Where the demo is.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     start: Instant,
     number: u32,
     colour: bool,
 }
 
 impl Stage {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Self { start: Instant::now(), number: 0, colour }
     }
 
     /// Begins the next step.
-    pub(super) fn step(&mut self, title: &str) {
+    pub(crate) fn step(&mut self, title: &str) {
         self.number += 1;
         let seconds = self.start.elapsed().as_secs_f32();
         println!("\n{}", self.paint("1", &format!("[{}] {title}", self.number)) + &format!("  ({seconds:.1} s)"));
     }
 
     /// Says one thing about the step.
-    pub(super) fn say(&self, line: &str) {
+    pub(crate) fn say(&self, line: &str) {
         for line in wrapped(line, 0) {
             println!("    {}", self.paint("2", &line));
         }
     }
 
     /// Runs a script that must succeed in the node, and shows it with what it prints.
-    pub(super) fn show(&self, node: &Node, script: &str) -> Result<()> {
+    pub(crate) fn show(&self, node: &Node, script: &str) -> Result<()> {
         self.command(node, script);
         print(&node.run_sh(script)?);
         Ok(())
     }
 
     /// The same for a command whose exit code says something.
-    pub(super) fn look(&self, node: &Node, script: &str) -> Result<()> {
+    pub(crate) fn look(&self, node: &Node, script: &str) -> Result<()> {
         self.command(node, script);
         print(&node.sh(script)?.text());
         Ok(())
     }
 
     /// Shows a command that is run by other means.
-    pub(super) fn command(&self, node: &Node, script: &str) {
+    pub(crate) fn command(&self, node: &Node, script: &str) {
         println!("    {}", self.paint("36", &format!("{}# {script}", node.name())));
         stdout().flush().ok();
     }
 
+    /// Shows a command of the host with what it printed.
+    pub(crate) fn told(&self, line: &str, output: &str) {
+        println!("    {}", self.paint("36", &format!("$ {line}")));
+        print(output);
+        stdout().flush().ok();
+    }
+
+    /// A line of something that is watched, with the time since the watching began.
+    pub(crate) fn seen(&self, since: Instant, line: &str) {
+        println!("    {} {line}", self.paint("2", &format!("{:5.1} s", since.elapsed().as_secs_f32())));
+        stdout().flush().ok();
+    }
+
     /// Ends the demo.
-    pub(super) fn end(&self) {
-        println!(
-            "\nThat was nodelet on one host, in {:.0} s. Nothing of it is left.",
-            self.start.elapsed().as_secs_f32()
-        );
+    pub(crate) fn end(&self, what: &str) {
+        println!("\nThat was {what}, in {:.0} s. Nothing of it is left.", self.start.elapsed().as_secs_f32());
     }
 
     fn paint(&self, code: &str, text: &str) -> String {

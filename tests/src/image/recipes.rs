@@ -180,6 +180,61 @@ RestartSec=1
 WantedBy=multi-user.target
 ";
 
+/// The base with cloud-init as Debian's cloud images have it. Whatever else a node needs comes later, from what
+/// cloud-init is told.
+pub(crate) static CLOUD: Recipe = Recipe {
+    name: "cloud",
+    parent: Some(&BASE),
+    packages: &["cloud-init"],
+    script: CLOUD_SCRIPT,
+    files: &[
+        File { path: "/usr/lib/testbed/cgroups", mode: 0o755, content: CGROUPS },
+        File { path: "/etc/systemd/system/testbed-cgroups.service", mode: 0o644, content: CGROUPS_UNIT },
+        File { path: "/etc/cloud/cloud.cfg.d/90-testbed.cfg", mode: 0o644, content: CLOUD_CONFIG },
+    ],
+};
+
+/// The same for dnf. The system is Debian's in truth, so cloud-init is told that it is Fedora.
+pub(crate) static CLOUD_RPM: Recipe = Recipe {
+    name: "cloud-rpm",
+    parent: Some(&RPM),
+    packages: &["cloud-init"],
+    script: CLOUD_SCRIPT,
+    files: &[
+        File { path: "/usr/lib/testbed/cgroups", mode: 0o755, content: CGROUPS },
+        File { path: "/etc/systemd/system/testbed-cgroups.service", mode: 0o644, content: CGROUPS_UNIT },
+        File { path: "/etc/cloud/cloud.cfg.d/90-testbed.cfg", mode: 0o644, content: CLOUD_CONFIG },
+        File { path: "/etc/cloud/cloud.cfg.d/91-fedora.cfg", mode: 0o644, content: CLOUD_FEDORA },
+        // apt is there, too.
+        File {
+            path: "/usr/lib/nodelet/nodelet.toml.d/10-testbed.toml",
+            mode: 0o644,
+            content: "packages.manager = \"dnf\"\n",
+        },
+    ],
+};
+
+const CLOUD_SCRIPT: &str = "
+    systemctl --root=/ enable testbed-cgroups.service
+    systemctl --root=/ enable cloud-init-local.service cloud-init.service cloud-config.service cloud-final.service
+    systemctl --root=/ disable networking.service || true
+    rm -rf /var/lib/cloud
+";
+
+/// Where a machine finds its user data is the cloud's affair, and so is its network. The archive in `sources.list` is
+/// what the test makes it: cloud-init would write Debian's mirrors there, which nodes can't reach. The default locale is
+/// one that only cloud images have.
+const CLOUD_CONFIG: &str = "datasource_list: [NoCloud]
+network: {config: disabled}
+apt: {preserve_sources_list: true}
+locale: C.UTF-8
+";
+
+/// Fedora's units start cloud-init when there is a bus that the host name can be set over; Debian's start it earlier.
+const CLOUD_FEDORA: &str = "system_info: {distro: fedora}
+preserve_hostname: true
+";
+
 /// The base with the tools that nodelet is measured against in `make bench`. Their own daemons are off: each is run when
 /// its turn comes, and must not disturb the others' turns. Of Ansible the core is enough.
 pub(crate) static BENCH: Recipe = Recipe {

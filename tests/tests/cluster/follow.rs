@@ -61,12 +61,7 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
     let from = json!({"secretRef": {"namespace": "nodelet-system", "name": "source", "key": "key"}});
     scene.class_of("worker", &json!({"state": {"files": [{"path": "/etc/key", "contentFrom": from}]}}));
     scene.set();
-    testbed::wait_until("the nodes' rights", SOON, || {
-        let found = scene.cluster.kubectl(&["get", "clusterrolebindings", "-o", "name"]).unwrap_or_default();
-        let there = ["own", "other"].iter().all(|name| found.contains(&format!("nodelet:{name}")));
-        Ok(if there { testbed::wait::Seen::Done(()) } else { testbed::wait::Seen::not_yet(found) })
-    })
-    .unwrap();
+    scene.wait_for_rights(&["own", "other"]);
     let path = scene.cluster.slot().dir().join("own.conf");
     std::fs::write(&path, scene.cluster.kubeconfig_for("nodelet:own", &["nodelet:nodes"]).unwrap()).unwrap();
     let revision = scene.state("own")["spec"]["revision"].as_str().unwrap().to_owned();
@@ -75,21 +70,32 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
     let status = r#"{"status": {"waitingFor": "nothing"}}"#;
     let system = "--namespace=nodelet-system";
 
+    // What it writes besides its status: a sign of life, and a request for its next certificate.
+    let file = |name: &str, object: &str| {
+        let path = scene.cluster.slot().dir().join(name);
+        std::fs::write(&path, object).unwrap();
+        path.display().to_string()
+    };
     let lease = |name: &str, namespace: &str| {
-        let path = scene.cluster.slot().dir().join(format!("{name}.{namespace}.json"));
         let metadata = json!({"name": name, "namespace": namespace});
         let object = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata});
-        std::fs::write(&path, object.to_string()).unwrap();
-        path.to_str().unwrap().to_owned()
+        file(&format!("{name}.{namespace}.json"), &object.to_string())
     };
     let (own_lease, others_lease) = (lease("own", "nodelet-system"), lease("other", "nodelet-system"));
     let (leaders_lease, kubelets_lease) = (lease("node-controller", "nodelet-system"), lease("own", "kube-node-lease"));
-    let allowed: [&[&str]; 5] = [
+    let next = testbed::cluster::certificate_request("nodelet:own", &["nodelet:nodes"]).unwrap();
+    let next = format!(
+        "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {{name: own-next}}\nspec:\n  \
+         {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth, digital signature], request: {next}}}\n"
+    );
+
+    let allowed: [&[&str]; 6] = [
         &["get", "secret", "nodelet-contents.own", system],
-        &["apply", "--server-side", "-f", &own_lease],
         &["get", "nodestate", "own"],
         &["patch", "nodestate", "own", "--subresource=status", "--type=merge", "-p", status],
         &["get", "controllerrevision", &revision, system],
+        &["apply", "--server-side", "-f", &own_lease],
+        &["create", "-f", &file("next.yaml", &next)],
     ];
     for words in allowed {
         tried(words).unwrap_or_else(|error| panic!("{words:?}: {error:#}"));

@@ -211,7 +211,7 @@ async fn it_installs_takes_over_and_leaves_without_a_trace_on_nodes() {
     let leader = scene.leader();
     let leading = controllers.iter().filter(|(name, _)| {
         let log = scene.cluster.kubectl(&["logs", name, SYSTEM]).unwrap();
-        log.lines().filter(|line| line.contains("leadership changed")).last().is_some_and(|line| line.contains("true"))
+        log.lines().rfind(|line| line.contains("leadership changed")).is_some_and(|line| line.contains("true"))
     });
     assert_eq!(leading.map(|(name, _)| name).collect::<Vec<_>>(), [&leader]);
 

@@ -14,7 +14,7 @@ const CERTIFICATES: usize = 4;
 
 #[test]
 fn certificates_are_renewed_while_the_node_follows_and_after_it_was_off() {
-    let scene = Scene::with(&ClusterOptions { signing: Some(LIFE) });
+    let scene = Scene::with(&ClusterOptions { signing: Some(LIFE), ..ClusterOptions::default() });
     scene.class("0");
     scene.set();
     let (on, off) = (scene.node("renews"), scene.node("sleeps"));

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testbed::cluster::audit::Audit;
 use testbed::cluster::{Cluster, ClusterOptions, Component, TOKEN};
 use testbed::image::Kind;
 use testbed::slot::Slot;
@@ -16,6 +17,9 @@ use testbed::{Node, NodeOptions, nodelet};
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// For what waits for a second try: a node that lost the API server comes back after up to 16 s, then 32 s, then 64 s.
 pub(crate) const LATER: Duration = Duration::from_secs(150);
+
+/// Who the controller is where it runs as config/default has it.
+pub(crate) const CONTROLLER: &str = "system:serviceaccount:nodelet-system:node-controller";
 
 /// A control plane with the custom resources, and one controller.
 pub(crate) struct Scene {
@@ -47,8 +51,20 @@ impl Scene {
         Self::with(&ClusterOptions::default())
     }
 
-    pub(crate) fn with(options: &ClusterOptions) -> Self {
-        let cluster = Cluster::start_with(&Slot::take().unwrap(), options).unwrap();
+    pub(crate) fn with(options: &ClusterOptions<'_>) -> Self {
+        Self::on(&Slot::take().unwrap(), options)
+    }
+
+    /// With a log of what nodelets and the controller ask the API server for.
+    pub(crate) fn audited() -> (Self, Audit) {
+        let slot = Slot::take().unwrap();
+        let audit = Audit::of(&slot, &[CONTROLLER], &["nodelet:nodes"]).unwrap();
+        let scene = Self::on(&slot, &ClusterOptions { flags: &audit.flags(), ..ClusterOptions::default() });
+        (scene, audit)
+    }
+
+    fn on(slot: &Arc<Slot>, options: &ClusterOptions<'_>) -> Self {
+        let cluster = Cluster::start_as(slot, options).unwrap();
         crate::objects::define_in(&cluster);
         cluster.kubectl(&["create", "namespace", "nodelet-system"]).unwrap();
         for part in ["rbac", "admission"] {
@@ -105,6 +121,14 @@ impl Scene {
         self.node_object_of(name, "worker");
     }
 
+    /// Several of them.
+    pub(crate) fn node_objects(&self, names: &[&str]) {
+        let object = |name: &&str| {
+            format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{role: worker}}}}\n---\n")
+        };
+        self.cluster.apply(&names.iter().map(object).collect::<String>()).unwrap();
+    }
+
     /// A class with this spec. Several tests may make the same one at once.
     pub(crate) fn class_of(&self, name: &str, spec: &Value) {
         self.put("NodeClass", name, spec);
@@ -146,6 +170,21 @@ impl Scene {
 
     pub(crate) fn state(&self, node: &str) -> Value {
         self.get("nodestate", node)
+    }
+
+    /// Waits until the nodes' credentials may read their states.
+    pub(crate) fn wait_for_rights(&self, nodes: &[&str]) {
+        self.wait_for_rights_within(nodes, SOON);
+    }
+
+    pub(crate) fn wait_for_rights_within(&self, nodes: &[&str], limit: Duration) {
+        wait_until("the nodes' rights", limit, || {
+            let found = self.cluster.kubectl(&["get", "clusterrolebindings", "-o", "name"]).unwrap_or_default();
+            let there = |node: &&str| found.lines().any(|line| line.ends_with(&format!("/nodelet:{node}")));
+            let late = nodes.iter().find(|node| !there(node));
+            Ok(late.map_or(Seen::Done(()), Seen::not_yet))
+        })
+        .unwrap();
     }
 
     /// Waits until nodes report that they are what their class says now.

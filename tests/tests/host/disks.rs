@@ -157,11 +157,11 @@ fn no_room_for_records() {
     let file = "[[files]]\npath = \"/etc/kept.conf\"\ncontent = \"new\"\n";
     for pages in [0, 3, 9] {
         let version = if scene.installed("clock") == "1.0" { "2.0" } else { "1.0" };
-        let fill = format!(
+        let filling = format!(
             "cd /var/lib/nodelet; head -c 16M /dev/zero > filler 2>/dev/null || :
              truncate -s -$(({pages} * 4096)) filler"
         );
-        node.run_sh(&fill).unwrap();
+        node.run_sh(&filling).unwrap();
         let before = scene.fingerprint();
         scene.hand_over(&scene.state(version, file));
         let done = node.exec(&["nodelet", "apply"]).unwrap();

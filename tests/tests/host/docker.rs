@@ -156,7 +156,7 @@ fn a_container_survives_an_upgrade_of_docker() {
     let (before, container_before) = (Docker::seen(node), container(node));
     assert_eq!(before.live_restore, "true");
     let containerd_pid = || node.run(&["systemctl", "show", "-P", "MainPID", "containerd.service"]).unwrap();
-    let containerd_before = containerd_pid();
+    let runtime_before = containerd_pid();
 
     let start = Instant::now();
     scene.hand_over(&scene.docker(&docker.new, &containerd.new, true, RESTART));
@@ -167,7 +167,7 @@ fn a_container_survives_an_upgrade_of_docker() {
     let after = Docker::seen(node);
     assert_eq!(after.version, upstream(&docker.new));
     assert_ne!(after.pid, before.pid, "dockerd did not restart");
-    assert_ne!(containerd_pid(), containerd_before, "containerd did not restart");
+    assert_ne!(containerd_pid(), runtime_before, "containerd did not restart");
     assert_eq!(scene.installed("containerd"), containerd.new);
     assert_eq!(container(node), container_before);
     // It is still docker's: it can be stopped, and not only looked at.

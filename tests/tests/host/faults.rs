@@ -209,9 +209,9 @@ fn a_held_lock_is_waited_for() {
         0o644,
     )
     .unwrap();
-    let held = node.exec(&["which", "python3"]).unwrap().success();
+    let python = node.exec(&["which", "python3"]).unwrap().success();
     // Without Python, perl-base, which every Debian has, does the same.
-    let hold = if held {
+    let hold = if python {
         "systemd-run --unit=holder python3 /root/hold.py"
     } else {
         "systemd-run --unit=holder perl -e 'use Fcntl; open(my $f, \">\", \"/var/lib/dpkg/lock-frontend\"); \

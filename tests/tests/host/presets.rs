@@ -238,7 +238,7 @@ fn the_kubelet_takes_its_configuration() {
     }
     assert_eq!(
         node.read_file("/etc/modules-load.d/nodelet.conf").unwrap().lines().skip(1).collect::<Vec<_>>(),
-        ["overlay", "br_netfilter"]
+        ["br_netfilter", "overlay"]
     );
     assert_eq!(node.read_file("/proc/swaps").unwrap().lines().count(), 1);
 

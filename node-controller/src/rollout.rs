@@ -1,0 +1,214 @@
+//! The rollout of one set: from what the cluster holds to the next step of each node. Pure, and decided from objects
+//! alone: a controller can be killed at any moment, and the next one goes on where the objects say.
+//!
+//! A node's turn is a [`Slot`] in the set's status. Nothing is done to a node for a slot that was not read back.
+//!
+//! ```text
+//! claim → Claimed → Draining → Applying → Verifying → Soaking → release
+//!            │          │          │           │          │
+//!            └──────────┴──────────┴───────────┴──────────┴──→ Failed → release
+//! ```
+
+mod drain;
+mod member;
+mod order;
+mod skew;
+mod slots;
+mod target;
+mod windows;
+
+pub use drain::{Blocked, Eviction, Left};
+pub use member::{CORDONED, EXCLUDED, Member, PAUSED, SCALE_DOWN_DISABLED};
+
+use crate::world::{Gates, World};
+use jiff::Timestamp;
+use nodelet_api::Disruption;
+use nodelet_api::objects::NodeSecrets;
+use nodelet_api::objects::{
+    BadRevision, Grant, NodeFailure, NodeSet, NodeStateSpec, Reference, Slot, SlotStep, Step, StrategyType,
+};
+use std::collections::BTreeMap;
+
+/// A set at one moment.
+pub struct Scene<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The set.
+    pub set: &'a NodeSet,
+    /// The revision that its class renders to.
+    pub revision: &'a str,
+    /// The version of the kubelet that the class asks for.
+    pub kubelet: Option<&'a str>,
+    /// Its nodes.
+    pub members: BTreeMap<String, Member<'a>>,
+    /// Everything else.
+    pub world: &'a World,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What is to become of a set.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The revision that its nodes go to.
+    pub target: String,
+    /// The revision that all had last.
+    pub current: String,
+    /// The nodes whose turn it is.
+    pub slots: Vec<Slot>,
+    /// Nodes that failed.
+    pub failures: Vec<NodeFailure>,
+    /// Revisions that failed.
+    pub bad: Vec<BadRevision>,
+    /// What each node must become.
+    pub specs: BTreeMap<String, NodeStateSpec>,
+    /// Nodes that are to be cordoned (`true`), or whose cordon of ours is to go.
+    pub cordons: BTreeMap<String, bool>,
+    /// Pods that are to go.
+    pub evictions: Vec<Eviction>,
+    /// Why nothing more is begun: a stable reason, and a sentence.
+    pub waits: Option<(&'static str, String)>,
+    /// How many nodes have the target.
+    pub updated: usize,
+}
+
+/// Decides the next step of each node. `secrets` is what each node's state names beside the revision; a node that is not
+/// in it gets nothing new yet.
+pub fn roll(scene: &Scene<'_>, secrets: &BTreeMap<String, Option<NodeSecrets>>) -> Outcome {
+    let old = scene.set.status.clone().unwrap_or_default();
+    let target = target::find(scene, &old);
+    let mut outcome = Outcome {
+        target: target.revision.clone(),
+        current: old.current_revision.clone(),
+        failures: old.failures.clone(),
+        bad: target.bad.clone(),
+        ..Outcome::default()
+    };
+    // What is said of revisions that nobody goes to any more is over.
+    outcome.failures.retain(|failure| failure.revision == target.revision || failure.revision == scene.revision);
+    slots::advance(scene, &old.slots, &mut outcome);
+    note_failures(scene, &mut outcome);
+    target::judge(scene, &mut outcome);
+    let is_updated = |name: &str, member: &Member<'_>| {
+        member.has(&outcome.target, secrets.get(name).and_then(Option::as_ref)) && !outcome.holds(name)
+    };
+    outcome.updated = scene.members.iter().filter(|(name, member)| is_updated(name, member)).count();
+    if outcome.updated == scene.members.len() && !scene.members.is_empty() {
+        outcome.current.clone_from(&outcome.target);
+    }
+    outcome.waits = target.blocked.or_else(|| begin(scene, &mut outcome, secrets));
+    hand_out(scene, &mut outcome, secrets);
+    outcome
+}
+
+impl Outcome {
+    /// Whether it is a node's turn.
+    fn holds(&self, node: &str) -> bool {
+        self.slots.iter().any(|slot| slot.node == node)
+    }
+
+    pub(crate) fn fail(&mut self, slot: &Slot, reason: String, skipped: bool) {
+        self.failures.retain(|failure| failure.node != slot.node);
+        self.failures.push(NodeFailure { node: slot.node.clone(), revision: slot.revision.clone(), reason, skipped });
+    }
+}
+
+/// Nodes that failed without a turn: what disturbs nothing needs none, and can be wrong all the same.
+fn note_failures(scene: &Scene<'_>, outcome: &mut Outcome) {
+    for (name, member) in &scene.members {
+        let spec = member.state.map(|state| &state.spec);
+        let goes = spec.is_some_and(|spec| spec.revision.as_ref() == Some(&outcome.target) && spec.step == Step::Apply);
+        let known = outcome.failures.iter().any(|one| one.node == *name && one.revision == outcome.target);
+        if let Some(reason) = member.failed().filter(|_| goes && !known && !outcome.holds(name)) {
+            let (node, revision) = (name.clone(), outcome.target.clone());
+            outcome.failures.push(NodeFailure { node, revision, reason, skipped: false });
+        }
+    }
+}
+
+/// Gives turns; why none is given, if there are nodes that want one.
+fn begin(
+    scene: &Scene<'_>,
+    outcome: &mut Outcome,
+    secrets: &BTreeMap<String, Option<NodeSecrets>>,
+) -> Option<(&'static str, String)> {
+    let spec = &scene.set.spec;
+    let pending: Vec<&String> = scene
+        .members
+        .iter()
+        .filter(|(name, member)| !member.has(&outcome.target, secrets.get(*name).and_then(Option::as_ref)))
+        .map(|(name, _)| name)
+        .collect();
+    if pending.is_empty() {
+        return None;
+    }
+    if spec.paused {
+        return Some(("Paused", "the set is paused".to_owned()));
+    }
+    if let Some(sentence) = windows::closed(&spec.windows, scene.now) {
+        return Some(("WaitingForWindow", sentence));
+    }
+    if let Some(failing) = scene.world.gates.get(scene.name).and_then(Gates::failing) {
+        return Some(("GateFailing", failing));
+    }
+    order::claim(scene, &pending, outcome)
+}
+
+/// What each node must become, as far as it may go now.
+fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String, Option<NodeSecrets>>) {
+    let old = scene.set.status.clone().unwrap_or_default();
+    let spec = &scene.set.spec;
+    // What disturbs nothing needs no turn, unless turns are what the set asks for.
+    let free = spec.strategy.steps.is_empty() && !matches!(outcome.waits, Some((reason, _)) if STOPS.contains(&reason));
+    for (name, member) in &scene.members {
+        let current = member.state.map(|state| &state.spec);
+        // A turn that was read back, and is as far as that.
+        let slot = old.slots.iter().find(|slot| slot.node == *name && slot.uid == member.uid());
+        let slot = slot.filter(|slot| outcome.holds(&slot.node));
+        let Some(secrets) = secrets.get(name) else { continue };
+        let stays =
+            spec.paused || member.is_paused() || (spec.strategy.r#type == StrategyType::OnDelete && current.is_some());
+        if slot.is_none() && stays {
+            continue;
+        }
+        let revision = slot.map_or(&outcome.target, |slot| &slot.revision);
+        let grant =
+            |id: &str, disruption| Grant { id: format!("{revision}-{id}"), revision: revision.clone(), disruption };
+        let (step, grant) = match slot {
+            Some(slot) if slot.step >= SlotStep::Applying && slot.step != SlotStep::Failed => {
+                (Step::Apply, Some(grant(&short(&slot.uid), slot.disruption.max(Disruption::Restart))))
+            }
+            _ if member.has(revision, secrets.as_ref()) => {
+                // It has it: how it got there stays, so that nothing is written for nothing.
+                let same = current.filter(|spec| spec.revision.as_ref() == Some(revision) && spec.secrets == *secrets);
+                match same {
+                    Some(spec) => (spec.step, spec.grant.clone()),
+                    None => (Step::Stage, None),
+                }
+            }
+            None if free => (Step::Apply, Some(grant("free", Disruption::None))),
+            _ => (Step::Stage, None),
+        };
+        let wanted = NodeStateSpec {
+            node_set_ref: Some(Reference { name: scene.name.to_owned() }),
+            class_ref: Some(spec.class_ref.clone()),
+            revision: Some(revision.clone()),
+            step,
+            grant,
+            secrets: secrets.clone(),
+        };
+        if current != Some(&wanted) {
+            outcome.specs.insert(name.clone(), wanted);
+        }
+    }
+}
+
+/// Reasons that hold back also what disturbs nothing.
+const STOPS: [&str; 5] = ["Paused", "WaitingForWindow", "GateFailing", "FailureBudget", "VersionSkew"];
+
+fn short(uid: &str) -> String {
+    uid.chars().take(8).collect()
+}
+
+#[cfg(test)]
+mod tests;

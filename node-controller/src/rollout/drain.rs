@@ -1,0 +1,206 @@
+//! Which pods leave a node, in which order, and what keeps them.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt;
+use nodelet_api::objects::{DrainBehavior, DrainPolicy, Selector, SelectorOperator, SelectorRequirement};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A pod that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid: another pod of the same name stays.
+    pub uid: Option<String>,
+    /// How long it has to end, where the policy says so.
+    pub grace: Option<u32>,
+    /// Whatever budgets say.
+    pub forced: bool,
+}
+
+/// What is left to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing: the node is empty, but for what stays.
+    Nothing,
+    /// Some pods.
+    Some {
+        /// Those that may go now.
+        evictions: Vec<Eviction>,
+        /// What is waited for.
+        blocked: Blocked,
+    },
+}
+
+/// What keeps a node from being empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Pods are on their way.
+    Leaving {
+        /// How many.
+        pods: usize,
+        /// One of them.
+        example: String,
+    },
+    /// A budget allows no disruption.
+    Budget {
+        /// The budget.
+        budget: String,
+        /// The pod that it keeps.
+        pod: String,
+        /// Why it allows none.
+        why: String,
+    },
+    /// A pod must be dealt with by a person.
+    Pod {
+        /// The pod.
+        pod: String,
+        /// Why it can't just go.
+        why: String,
+    },
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leaving { pods: 1, example } => write!(f, "pod {example} to leave"),
+            Self::Leaving { pods, example } => write!(f, "{pods} pods to leave, such as {example}"),
+            Self::Budget { budget, pod, why } => {
+                write!(f, "PodDisruptionBudget {budget} allows 0 disruptions ({why}); it keeps pod {pod}")
+            }
+            Self::Pod { pod, why } => write!(f, "pod {pod}, which {why}"),
+        }
+    }
+}
+
+/// Finds what leaves now.
+pub(super) fn drain(
+    pods: &[Arc<Pod>],
+    policy: &DrainPolicy,
+    budgets: &[Arc<PodDisruptionBudget>],
+    forced: bool,
+) -> Left {
+    let mut turns: BTreeMap<i32, Vec<(&Pod, DrainBehavior, bool)>> = BTreeMap::new();
+    for pod in pods.iter().map(AsRef::as_ref).filter(|pod| !stays(pod) && !is_finished(pod)) {
+        let entry = policy.order.iter().find(|entry| entry.selector.matches(pod.labels()));
+        let behavior = entry.map(|entry| entry.behavior).unwrap_or_default();
+        if behavior != DrainBehavior::Skip {
+            let order = entry.map_or(0, |entry| entry.order);
+            turns.entry(order).or_default().push((pod, behavior, entry.is_some()));
+        }
+    }
+    // The next number begins when the one before is gone.
+    let Some((_, turn)) = turns.into_iter().next() else { return Left::Nothing };
+    let (mut evictions, mut blocked, mut leaving) = (Vec::new(), None, Vec::new());
+    for (pod, behavior, named) in turn {
+        if pod.metadata.deletion_timestamp.is_some() {
+            leaving.push(name(pod));
+            continue;
+        }
+        if behavior == DrainBehavior::WaitCompleted && !forced {
+            let why = "is waited for until it ends by itself".to_owned();
+            blocked = blocked.or_else(|| Some(Blocked::Pod { pod: name(pod), why }));
+            continue;
+        }
+        if let Some(reason) = keeps(pod, policy, budgets, named).filter(|_| !forced) {
+            blocked = blocked.or(Some(reason));
+            continue;
+        }
+        leaving.push(name(pod));
+        evictions.push(Eviction {
+            namespace: pod.namespace().unwrap_or_default(),
+            name: pod.name_any(),
+            uid: pod.metadata.uid.clone(),
+            grace: u32::try_from(policy.grace_period_seconds).ok(),
+            forced,
+        });
+    }
+    let pods = leaving.len();
+    let blocked =
+        blocked.unwrap_or_else(|| Blocked::Leaving { pods, example: leaving.first().cloned().unwrap_or_default() });
+    Left::Some { evictions, blocked }
+}
+
+/// What keeps one pod.
+fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], named: bool) -> Option<Blocked> {
+    let because = |why: &str| Some(Blocked::Pod { pod: name(pod), why: why.to_owned() });
+    if controller(pod).is_none() && !named {
+        return because(
+            "no controller would make again: delete it, or name it in `drain.order` of the set with `Drain` or `Skip`",
+        );
+    }
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    if !policy.delete_empty_dir_data && volumes.into_iter().any(|volume| volume.empty_dir.is_some()) {
+        return because(
+            "has an emptyDir volume that would be lost: delete it, or set `drain.deleteEmptyDirData: true`",
+        );
+    }
+    let budget = budgets.iter().find(|budget| covers(budget, pod) && allowed(budget) < 1)?;
+    let status = budget.status.clone().unwrap_or_default();
+    let why = if status.expected_pods == 0 {
+        "it counts no pods yet".to_owned()
+    } else {
+        format!(
+            "{} of {} pods are healthy, {} are needed",
+            status.current_healthy, status.expected_pods, status.desired_healthy
+        )
+    };
+    let full = format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any());
+    Some(Blocked::Budget { budget: full, pod: name(pod), why })
+}
+
+fn allowed(budget: &PodDisruptionBudget) -> i32 {
+    budget.status.as_ref().map_or(0, |status| status.disruptions_allowed)
+}
+
+fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    if budget.namespace() != pod.namespace() {
+        return false;
+    }
+    let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else { return false };
+    let demands = selector.match_expressions.iter().flatten().filter_map(|demand| {
+        let operator = match demand.operator.as_str() {
+            "In" => SelectorOperator::In,
+            "NotIn" => SelectorOperator::NotIn,
+            "Exists" => SelectorOperator::Exists,
+            "DoesNotExist" => SelectorOperator::DoesNotExist,
+            _ => return None,
+        };
+        Some(SelectorRequirement {
+            key: demand.key.clone(),
+            operator,
+            values: demand.values.clone().unwrap_or_default(),
+        })
+    });
+    let selector = Selector {
+        match_labels: selector.match_labels.clone().unwrap_or_default(),
+        match_expressions: demands.collect(),
+    };
+    // A selector that says nothing covers everything, in a budget.
+    (selector.match_labels.is_empty() && selector.match_expressions.is_empty()) || selector.matches(pod.labels())
+}
+
+/// Pods that stay on a node, as `kubectl drain` leaves them: static ones, and those of daemon sets.
+pub(super) fn stays(pod: &Pod) -> bool {
+    pod.annotations().contains_key("kubernetes.io/config.mirror") || controller(pod) == Some("DaemonSet")
+}
+
+/// What ended by itself disturbs nobody.
+fn is_finished(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+fn controller(pod: &Pod) -> Option<&str> {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.kind.as_str())
+}
+
+fn name(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}

@@ -1,0 +1,222 @@
+//! The turn of a node, step by step.
+
+use super::drain::{self, Left};
+use super::{Member, Outcome, Scene};
+use crate::world::Gates;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use nodelet_api::Disruption;
+use nodelet_api::objects::{OnTimeout, Slot, SlotStep, time_text};
+use std::sync::Arc;
+
+/// What becomes of a slot.
+enum Next {
+    /// It stays as far as it is, and waits for this.
+    Waits(String),
+    /// It goes on.
+    To(SlotStep),
+    /// The node failed.
+    Fails(String),
+    /// The node is passed over.
+    Skips(String),
+    /// It is over.
+    Done,
+}
+
+/// Moves all slots on as far as they can go now.
+pub(super) fn advance(scene: &Scene<'_>, slots: &[Slot], outcome: &mut Outcome) {
+    for slot in slots {
+        // Another machine of that name, or one that left the set, has no turn.
+        let Some(member) = scene.members.get(&slot.node).filter(|member| member.uid() == slot.uid) else { continue };
+        let mut slot = slot.clone();
+        supersede(member, &mut slot, outcome);
+        let next = step(scene, member, &mut slot, outcome);
+        let now = time_text(scene.now);
+        match next {
+            Next::Waits(what) => slot.waiting_for = what,
+            Next::To(step) => (slot.step, slot.since, slot.waiting_for) = (step, now, String::new()),
+            Next::Fails(why) => {
+                outcome.fail(&slot, why, false);
+                (slot.step, slot.since, slot.waiting_for) = (SlotStep::Failed, now, String::new());
+            }
+            Next::Skips(why) => {
+                outcome.fail(&slot, why, true);
+                (slot.step, slot.since, slot.waiting_for) = (SlotStep::Failed, now, String::new());
+            }
+            Next::Done => continue,
+        }
+        outcome.slots.push(slot);
+    }
+    // Whatever has no turn has no cordon of ours either.
+    for (name, member) in &scene.members {
+        if member.is_ours() && !outcome.holds(name) {
+            outcome.cordons.insert(name.clone(), false);
+        }
+    }
+}
+
+/// A newer revision takes the turn over, so that the node is not visited twice.
+fn supersede(member: &Member<'_>, slot: &mut Slot, outcome: &Outcome) {
+    let over = matches!(slot.step, SlotStep::Soaking | SlotStep::Failed);
+    if slot.revision == outcome.target || over {
+        return;
+    }
+    slot.revision.clone_from(&outcome.target);
+    if let Some(disruption) = member.staged(&slot.revision) {
+        slot.disruption = disruption;
+    }
+    if slot.step > SlotStep::Draining {
+        slot.step = SlotStep::Claimed;
+    }
+}
+
+fn step(scene: &Scene<'_>, member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next {
+    match slot.step {
+        SlotStep::Claimed => claimed(member, slot, outcome),
+        SlotStep::Draining => draining(scene, member, slot, outcome),
+        SlotStep::Applying => applying(scene, member, slot),
+        SlotStep::Verifying => verifying(scene, member, slot),
+        SlotStep::Soaking => soaking(scene, member, slot, outcome),
+        SlotStep::Failed => back_in_service(member, slot, outcome).map_or(Next::Done, Next::Waits),
+    }
+}
+
+fn claimed(member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next {
+    if member.has_revision(&slot.revision) {
+        return Next::To(SlotStep::Verifying);
+    }
+    match member.staged(&slot.revision) {
+        Some(disruption) => slot.disruption = disruption,
+        None => return Next::Waits("the node to make the revision ready".to_owned()),
+    }
+    let Some(pods) = member.pods else { return Next::Waits("the list of its pods".to_owned()) };
+    slot.unready_pods = unready(pods, slot.disruption);
+    if slot.disruption < Disruption::Drain {
+        return Next::To(SlotStep::Applying);
+    }
+    if !member.is_cordoned() {
+        outcome.cordons.insert(slot.node.clone(), true);
+        return Next::Waits("the cordon".to_owned());
+    }
+    Next::To(SlotStep::Draining)
+}
+
+fn draining(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Next {
+    if member.is_ours() && !member.is_cordoned() {
+        return Next::Skips("it was uncordoned by hand while its pods were leaving".to_owned());
+    }
+    let Some(pods) = member.pods else { return Next::Waits("the list of its pods".to_owned()) };
+    let policy = &scene.set.spec.drain;
+    let late = passed(slot, scene.now) > SignedDuration::from_secs(policy.timeout_seconds.into());
+    let forced = late && policy.on_timeout == OnTimeout::Force;
+    match drain::drain(pods, policy, &scene.world.budgets, forced) {
+        Left::Nothing => Next::To(SlotStep::Applying),
+        Left::Some { evictions, blocked } => {
+            let sentence = blocked.to_string();
+            if late && policy.on_timeout == OnTimeout::Skip {
+                return Next::Skips(format!("its pods did not leave in {} s: {sentence}", policy.timeout_seconds));
+            }
+            outcome.evictions.extend(evictions);
+            Next::Waits(sentence)
+        }
+    }
+}
+
+fn applying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
+    if member.has_revision(&slot.revision) {
+        return Next::To(SlotStep::Verifying);
+    }
+    let granted = member.state.is_some_and(|state| {
+        state.spec.grant.as_ref().is_some_and(|grant| grant.revision == slot.revision)
+            && state.spec.revision.as_deref() == Some(slot.revision.as_str())
+            && state.spec.grant.as_ref().is_some_and(|grant| grant.disruption >= slot.disruption)
+    });
+    if granted && let Some(why) = member.failed() {
+        return Next::Fails(why);
+    }
+    let limit = scene.set.spec.health.timeout_seconds;
+    let waits = member.state.and_then(|state| state.status.as_ref()).map(|status| status.waiting_for.clone());
+    let waits = waits.filter(|text| !text.is_empty()).unwrap_or_else(|| "nodelet to report".to_owned());
+    if passed(slot, scene.now) > SignedDuration::from_secs(limit.into()) {
+        return Next::Fails(format!("the change was not done in {limit} s; it waits for: {waits}"));
+    }
+    Next::Waits(format!("the change: {waits}"))
+}
+
+fn verifying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
+    if let Some(why) = member.failed() {
+        return Next::Fails(why);
+    }
+    let limit = scene.set.spec.health.timeout_seconds;
+    let Some(unwell) = unwell(scene, member, slot) else { return Next::To(SlotStep::Soaking) };
+    if passed(slot, scene.now) > SignedDuration::from_secs(limit.into()) {
+        return Next::Fails(format!("it was not well {limit} s after its change: {unwell}"));
+    }
+    Next::Waits(format!("the node to be well: {unwell}"))
+}
+
+fn soaking(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Next {
+    if let Some(waits) = back_in_service(member, slot, outcome) {
+        return Next::Waits(waits);
+    }
+    let soak = SignedDuration::from_secs(scene.set.spec.strategy.soak_seconds.into());
+    let limit = SignedDuration::from_secs(scene.set.spec.health.timeout_seconds.into());
+    let gate = || scene.world.gates.get(scene.name).and_then(Gates::failing);
+    let trouble = unwell(scene, member, slot).or_else(gate);
+    match trouble {
+        Some(what) if passed(slot, scene.now) > soak + limit => Next::Fails(format!("while it was watched: {what}")),
+        Some(what) => Next::Waits(what),
+        None if passed(slot, scene.now) >= soak => Next::Done,
+        None => Next::Waits(format!("{} s of watching", soak.as_secs())),
+    }
+}
+
+/// Takes our own cordon away; what is waited for, until it is gone.
+fn back_in_service(member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Option<String> {
+    member.is_ours().then(|| {
+        outcome.cordons.insert(slot.node.clone(), false);
+        "the node to be in service again".to_owned()
+    })
+}
+
+/// What is not well with a node after its change.
+fn unwell(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Option<String> {
+    // What the class asks for is what was applied only as long as the turn leads there.
+    let kubelet = scene.kubelet.filter(|_| slot.revision == scene.revision);
+    if let Some(unwell) = member.unwell(kubelet) {
+        return Some(unwell);
+    }
+    let pods = member.pods?;
+    let now = unready(pods, slot.disruption);
+    (now > slot.unready_pods)
+        .then(|| format!("{now} of its pods are not ready, and {} were not before", slot.unready_pods))
+}
+
+/// How many pods that stay on the node are not ready.
+fn unready(pods: &[Arc<Pod>], disruption: Disruption) -> u32 {
+    let counts = |pod: &&Arc<Pod>| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        let ends = pod.metadata.deletion_timestamp.is_some() || matches!(phase, "Succeeded" | "Failed");
+        !ends && (disruption < Disruption::Drain || drain::stays(pod)) && !is_ready(pod)
+    };
+    u32::try_from(pods.iter().filter(counts).count()).unwrap_or(u32::MAX)
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// How long a slot is as far as it is.
+fn passed(slot: &Slot, now: Timestamp) -> SignedDuration {
+    slot.since.parse::<Timestamp>().map_or(SignedDuration::ZERO, |since| now.duration_since(since))
+}
+
+impl Member<'_> {
+    /// Whether it has a revision, with whatever contents its spec names.
+    fn has_revision(&self, revision: &str) -> bool {
+        let secrets = self.state.and_then(|state| state.spec.secrets.as_ref());
+        let asked = self.state.is_some_and(|state| state.spec.revision.as_deref() == Some(revision));
+        asked && self.has(revision, secrets)
+    }
+}

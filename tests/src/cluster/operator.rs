@@ -1,0 +1,64 @@
+//! The node operator in the cluster: its objects, its rights, and what nodes report.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::Cluster;
+use crate::paths;
+use crate::wait::{Seen, wait_until};
+
+/// The definitions that `config/crd` brings.
+const DEFINITIONS: [&str; 3] = ["nodeclasses", "nodesets", "nodestates"];
+/// A node takes a change up within seconds; this is for one that installs packages on a busy machine.
+const APPLY_LIMIT: Duration = Duration::from_secs(3 * 60);
+
+impl Cluster {
+    /// Installs what a user would with `kubectl apply -k`: definitions, namespace, rights and their bounds. The controller is started
+    /// apart, see [`Cluster::controller`].
+    pub fn install_operator(&self) -> Result<()> {
+        let config = |part: &str| paths::checkout().join("config").join(part).display().to_string();
+        self.kubectl(&["apply", "--server-side", "-k", &config("crd")]).context("defining the custom resources")?;
+        for name in DEFINITIONS {
+            let definition = format!("crd/{name}.nodelet.dev");
+            self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definition])?;
+        }
+        self.kubectl(&["create", "namespace", "nodelet-system"])?;
+        self.kubectl(&["apply", "--server-side", "-k", &config("rbac")]).context("giving the rights")?;
+        self.kubectl(&["apply", "--server-side", "-k", &config("admission")]).context("setting the bounds").map(drop)
+    }
+
+    /// A `NodeState` as the API server has it; `null` where there is none.
+    pub fn node_state(&self, name: &str) -> Result<Value> {
+        let text = self.kubectl(&["get", "nodestate", name, "--ignore-not-found", "-o", "json"])?;
+        if text.trim().is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(&text).with_context(|| format!("reading the NodeState {name}"))
+    }
+
+    /// Waits until these nodes report that they are what their class makes them, by another revision than `before`.
+    pub fn wait_until_applied(&self, nodes: &[&str], before: Option<&str>) -> Result<()> {
+        wait_until("the nodes to be as their class wants them", APPLY_LIMIT, || {
+            for name in nodes {
+                let state = self.node_state(name)?;
+                let (wanted, applied) = (&state["spec"]["revision"], &state["status"]["applied"]["revision"]);
+                if wanted.is_null() || wanted != applied || wanted.as_str() == before {
+                    return Ok(Seen::not_yet(format!("{name}: {state}")));
+                }
+            }
+            Ok(Seen::Done(()))
+        })
+    }
+}
+
+/// A `NodeSet` of all nodes that have registered.
+pub fn set_of_all(name: &str, class: &str) -> Value {
+    json!({
+        "apiVersion": "nodelet.dev/v1alpha1",
+        "kind": "NodeSet",
+        "metadata": {"name": name},
+        "spec": {"classRef": {"name": class}, "selector": {"matchLabels": {"kubernetes.io/os": "linux"}}},
+    })
+}
