@@ -3,14 +3,13 @@
 use super::heartbeat;
 use super::report::Report;
 use super::take::Taker;
+use super::watch::{Change, Watch};
 use crate::identity::{Credential, Identity, IdentityError};
 use crate::root::Root;
 use anyhow::Context;
-use futures::StreamExt;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::watcher::{self, Event, watcher};
 use nodelet_api::objects::{self, GROUP, NodeState, NodeStateStatus, VERSION};
 use serde_json::json;
 use std::time::Duration;
@@ -160,8 +159,7 @@ impl Follower {
         let client = credential.client.clone();
         let taker = Taker { root: &self.root, client: &client, namespace: &self.namespace };
         let objects: Api<NodeState> = Api::all(client.clone());
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
-        let mut watch = watcher(objects.clone(), config).boxed();
+        let mut watch = Watch::new(objects.clone(), &self.node);
         let mut current: Option<NodeState> = None;
         let mut said: Option<NodeStateStatus> = None;
         let mut quiet_until = Instant::now();
@@ -177,40 +175,32 @@ impl Follower {
                 reports.changed().await
             };
             tokio::select! {
-                change = watch.next() => {
-                    match change.context("the watch ended")?.context("watching this node's NodeState")? {
-                        // It is made anew, or the node left its set: what is kept goes on to count.
-                        Event::Delete(_) => {
-                            (current, said) = (None, None);
-                            if news.send(News::Away(NO_STATE.to_owned())).await.is_err() {
-                                return Ok(());
-                            }
-                        }
-                        Event::InitDone if current.is_none() => {
-                            if news.send(News::Away(NO_STATE.to_owned())).await.is_err() {
-                                return Ok(());
-                            }
-                        }
-                        Event::Init | Event::InitDone => {}
-                        Event::InitApply(state) | Event::Apply(state) => {
-                            let first = current.as_ref().is_none_or(|known| known.metadata.uid != state.metadata.uid);
-                            if first {
-                                said.clone_from(&state.status);
-                                if news.send(News::Reached).await.is_err() {
-                                    return Ok(());
-                                }
-                            }
-                            let asks = first || current.as_ref().is_none_or(|before| before.spec != state.spec);
-                            current = Some(state.clone());
-                            if asks && taker.take_up(&state).await? && news.send(News::Asked).await.is_err() {
-                                return Ok(());
-                            }
-                            if first {
-                                reports.mark_changed();
-                            }
+                change = watch.next() => match change? {
+                    // It is made anew, or the node left its set: what is kept goes on to count.
+                    Change::Gone | Change::Missing => {
+                        (current, said) = (None, None);
+                        if news.send(News::Away(NO_STATE.to_owned())).await.is_err() {
+                            return Ok(());
                         }
                     }
-                }
+                    Change::Is(state) => {
+                        let first = current.as_ref().is_none_or(|known| known.metadata.uid != state.metadata.uid);
+                        if first {
+                            said.clone_from(&state.status);
+                            if news.send(News::Reached).await.is_err() {
+                                return Ok(());
+                            }
+                        }
+                        let asks = first || current.as_ref().is_none_or(|before| before.spec != state.spec);
+                        let state = &*current.insert(*state);
+                        if asks && taker.take_up(state).await? && news.send(News::Asked).await.is_err() {
+                            return Ok(());
+                        }
+                        if first {
+                            reports.mark_changed();
+                        }
+                    }
+                },
                 told = next_report, if current.is_some() => {
                     if told.is_err() {
                         return Ok(());

@@ -4,7 +4,7 @@ use super::Planned;
 use crate::apply::own;
 use crate::contents::Contents;
 use crate::source::Desired;
-use crate::store::{End, FileBefore, Good, Kind, Owned, OwnedFile, Store, StoreError, Transaction};
+use crate::store::{End, FileBefore, Good, Kind, Owned, OwnedFile, Pin, Store, StoreError, Transaction};
 use jiff::Timestamp;
 use nodelet_api::text::PackageVersion;
 
@@ -89,4 +89,12 @@ pub(super) fn begin(store: &Store, desired: &Desired) -> Result<Transaction, Sto
         (false, false) => Kind::Apply,
     };
     store.begin(kind, &desired.revision, &desired.origin)
+}
+
+/// Keeps the host away from a revision, at the newest good one; whether there is one.
+pub(super) fn keep_away(store: &Store, revision: &str, reason: String) -> Result<bool, StoreError> {
+    let good = store.good()?.into_iter().find(|good| good.revision != revision);
+    let Some(good) = good.map(|good| store.good_state(&good)).transpose()? else { return Ok(false) };
+    store.set_pin(Some(&Pin { away_from: revision.to_owned(), good, reason, automatic: true }))?;
+    Ok(true)
 }
