@@ -35,6 +35,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(16);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// How often a file that is not there yet is looked for; only the first round of the node makes it.
 const FILE_WAIT: Duration = Duration::from_secs(30);
+/// What is said while nobody hands out anything.
+const NO_STATE: &str = "its NodeState does not exist: does a NodeSet select this node?";
 /// A renewal that failed is tried again after this part of what is left of the certificate.
 const RENEWAL_RETRIES: i32 = 10;
 
@@ -162,6 +164,8 @@ impl Follower {
         let mut said: Option<NodeStateStatus> = None;
         let mut quiet_until = Instant::now();
         let identity = credential.describe();
+        // A kubelet's credential may write no Lease but the kubelet's own (the admission plugin NodeRestriction).
+        let beats = credential.certificate.is_some();
         let mut beat = heartbeat::Beat::new(&client, &self.namespace, &self.node);
         reports.mark_changed();
         loop {
@@ -173,10 +177,9 @@ impl Follower {
             tokio::select! {
                 change = watch.next() => match change? {
                     // It is made anew, or the node left its set: what is kept goes on to count.
-                    Change::Gone => (current, said) = (None, None),
-                    Change::Missing => {
-                        let told = "its NodeState does not exist: does a NodeSet select this node?".to_owned();
-                        if news.send(News::Away(told)).await.is_err() {
+                    Change::Gone | Change::Missing => {
+                        (current, said) = (None, None);
+                        if news.send(News::Away(NO_STATE.to_owned())).await.is_err() {
                             return Ok(());
                         }
                     }
@@ -212,7 +215,7 @@ impl Follower {
                         quiet_until = Instant::now() + REPORT_PAUSE;
                     }
                 }
-                () = beat.due(), if current.is_some() => beat.beat().await?,
+                () = beat.due(), if beats && current.is_some() => beat.beat().await?,
             }
         }
     }

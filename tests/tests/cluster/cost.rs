@@ -8,7 +8,7 @@ use nodelet_api::objects::HEARTBEAT_SECONDS;
 use testbed::cluster::audit::{Audit, Request, counted};
 use testbed::wait::Seen;
 
-use crate::follow::{CONTROLLER, Scene};
+use crate::scene::{CONTROLLER, Scene};
 
 const SOON: Duration = Duration::from_secs(60);
 /// What is said once everything is done comes within this time.
