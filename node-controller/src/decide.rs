@@ -4,8 +4,8 @@
 mod access;
 mod classes;
 mod contents;
-mod members;
-mod nodes;
+pub(crate) mod members;
+pub(crate) mod nodes;
 mod sets;
 
 pub use access::{Answer, NODE_TOKEN_GROUP};
