@@ -170,7 +170,8 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
     access::answer(world, now, &mut intents);
     for (name, set) in &world.sets {
         let nodes = members.of.get(name).cloned().unwrap_or_default();
-        let class = rendered.get(&set.spec.class_ref.name);
+        let class = rendered.get(&set.spec.class_ref.name).map(|class| class.for_set(set));
+        let class = class.as_ref();
         // A moment later it is stored. What the set says until then stays as it is.
         if class.is_some_and(|class| !world.revisions.contains_key(&class.revision)) {
             continue;

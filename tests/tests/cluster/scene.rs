@@ -14,6 +14,8 @@ use testbed::wait::{Seen, wait_until};
 use testbed::{Node, NodeOptions, nodelet};
 
 /// For what takes a second or two on a machine that has nothing else to do.
+/// The label that sets select by. A kubelet can't give it to itself, so nodes may get Secrets by it.
+pub(crate) const ROLE: &str = "node-restriction.kubernetes.io/role";
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// For what waits for a second try: a node that lost the API server comes back after up to 16 s, then 32 s, then 64 s.
 pub(crate) const LATER: Duration = Duration::from_secs(150);
@@ -113,7 +115,7 @@ impl Scene {
 
     /// A Node without a machine.
     pub(crate) fn node_object_of(&self, name: &str, role: &str) {
-        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"role": role}}});
+        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {ROLE: role}}});
         self.cluster.apply(&object.to_string()).unwrap();
     }
 
@@ -124,7 +126,7 @@ impl Scene {
     /// Several of them.
     pub(crate) fn node_objects(&self, names: &[&str]) {
         let object = |name: &&str| {
-            format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{role: worker}}}}\n---\n")
+            format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{{ROLE}: worker}}}}\n---\n")
         };
         self.cluster.apply(&names.iter().map(object).collect::<String>()).unwrap();
     }
@@ -141,7 +143,7 @@ impl Scene {
 
     /// The set of a class; the Nodes whose role is the class belong to it.
     pub(crate) fn set_of(&self, name: &str) {
-        let spec = json!({"classRef": {"name": name}, "selector": {"matchLabels": {"role": name}}});
+        let spec = json!({"classRef": {"name": name}, "selector": {"matchLabels": {ROLE: name}}});
         self.put("NodeSet", &format!("{name}s"), &spec);
     }
 
