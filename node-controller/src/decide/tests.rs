@@ -228,6 +228,7 @@ fn contents_come_before_the_state_that_names_them() {
     let condition = world.sets["s"].status.clone().unwrap().conditions.remove(0);
     assert!(condition.message.contains("labels that a node can give itself"), "{condition:?}");
     assert!(world.stored.is_empty() && world.states["n1"].spec == before);
+    world.sets.insert("s".into(), set("s", "worker"));
 
     world.classes.insert("c".into(), class("c", "a"));
     settle(&mut world);
