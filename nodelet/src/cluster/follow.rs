@@ -32,6 +32,8 @@ const REPORT_PAUSE: Duration = Duration::from_secs(1);
 /// The longest first wait after a failure, doubled up to the limit. Each wait is anything up to that: when an API server
 /// restarts, all nodes lose it in the same moment, and must not come back in the same moment.
 const FIRST_WAIT: Duration = Duration::from_secs(16);
+/// The same when it answers and refuses: a node's rights come a moment after its `NodeState`.
+const REFUSED_WAIT: Duration = Duration::from_secs(4);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// How often a file that is not there yet is looked for; only the first round of the node makes it.
 const FILE_WAIT: Duration = Duration::from_secs(30);
@@ -64,7 +66,7 @@ enum End {
 impl Follower {
     /// Follows for ever; `reports` is what is to be said of the node.
     pub async fn follow(self, news: mpsc::Sender<News>, mut reports: watch::Receiver<Option<Report>>) {
-        let mut wait = FIRST_WAIT;
+        let (mut first, mut wait) = (FIRST_WAIT, FIRST_WAIT);
         let mut credential = None;
         loop {
             let started = Instant::now();
@@ -79,6 +81,7 @@ impl Follower {
             // The certificate may be the reason, and a file may hold another one by now.
             credential = None;
             let not_yet = matches!(error.downcast_ref(), Some(IdentityError::Kubeconfig { .. }));
+            let refused = matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403);
             let error = format!("{error:#}");
             tracing::warn!(error, "the cluster is not followed; trying again");
             if news.send(News::Away(error)).await.is_err() {
@@ -97,8 +100,10 @@ impl Follower {
                 }
                 continue;
             }
-            if started.elapsed() > WAIT_LIMIT {
-                wait = FIRST_WAIT;
+            let next = if refused { REFUSED_WAIT } else { FIRST_WAIT };
+            // What went well for a while, and what fails for another reason, begins anew.
+            if started.elapsed() > FIRST_WAIT || next != first {
+                (first, wait) = (next, next);
             }
             tokio::time::sleep(spread(wait, &self.node)).await;
             wait = (wait * 2).min(WAIT_LIMIT);
