@@ -102,7 +102,8 @@ fn claimed(member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next 
 }
 
 fn draining(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Next {
-    if member.is_ours() && !member.is_cordoned() {
+    // Also where the cordon was an administrator's own: pods that leave would come back.
+    if !member.is_cordoned() {
         return Next::Skips("it was uncordoned by hand while its pods were leaving".to_owned());
     }
     let Some(pods) = member.pods else { return Next::Waits("the list of its pods".to_owned()) };
@@ -186,7 +187,8 @@ fn unwell(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Option<String>
     if let Some(unwell) = member.unwell(kubelet) {
         return Some(unwell);
     }
-    let pods = member.pods?;
+    // A controller that was just started does not know them yet.
+    let Some(pods) = member.pods else { return Some("the list of its pods is not here yet".to_owned()) };
     let now = unready(pods, slot.disruption);
     (now > slot.unready_pods)
         .then(|| format!("{now} of its pods are not ready, and {} were not before", slot.unready_pods))
@@ -197,14 +199,9 @@ fn unready(pods: &[Arc<Pod>], disruption: Disruption) -> u32 {
     let counts = |pod: &&Arc<Pod>| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
         let ends = pod.metadata.deletion_timestamp.is_some() || matches!(phase, "Succeeded" | "Failed");
-        !ends && (disruption < Disruption::Drain || drain::stays(pod)) && !is_ready(pod)
+        !ends && (disruption < Disruption::Drain || drain::stays(pod)) && !drain::is_ready(pod)
     };
     u32::try_from(pods.iter().filter(counts).count()).unwrap_or(u32::MAX)
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// How long a slot is as far as it is.

@@ -442,6 +442,100 @@ fn budgets_keep_pods_and_are_named() {
     assert_eq!(sim.world.pods["n0"].len(), 1, "the daemon set's stays");
 }
 
+/// Whatever budgets say, the API server lets go what is not well anyway.
+#[test]
+fn a_budget_keeps_no_pod_that_the_api_server_would_let_go() {
+    let budget = |name: &str, healthy: i32, policy: &str| {
+        let budget = json!({
+            "metadata": {"name": name, "namespace": "d"},
+            "spec": {"selector": {"matchLabels": {"app": "db"}}, "unhealthyPodEvictionPolicy": policy},
+            "status": {"disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": 2, "expectedPods": 3},
+        });
+        Arc::new(serde_json::from_value(budget).unwrap())
+    };
+    let sick = |phase: &str| {
+        let mut sim = Sim::new(2, json!({}));
+        sim.pod("n0", "db", Some("StatefulSet"));
+        let pod = Arc::make_mut(&mut sim.world.pods.get_mut("n0").unwrap()[0]);
+        let status = json!({"phase": phase, "conditions": [{"type": "Ready", "status": "False"}]});
+        pod.status = Some(serde_json::from_value(status).unwrap());
+        sim
+    };
+    for (phase, healthy, policy, goes) in [
+        ("Pending", 0, "IfHealthyBudget", true),
+        ("Running", 2, "IfHealthyBudget", true),
+        ("Running", 1, "IfHealthyBudget", false),
+        ("Running", 1, "AlwaysAllow", true),
+    ] {
+        let mut sim = sick(phase);
+        sim.world.budgets = vec![budget("db", healthy, policy)];
+        sim.class("second");
+        sim.run(100);
+        assert_eq!(sim.granted.contains(&"n0".to_owned()), goes, "{phase} {healthy} {policy}: {:?}", sim.status());
+    }
+    let mut sim = sick("Running");
+    sim.world.budgets = vec![budget("db", 1, "AlwaysAllow"), budget("other", 1, "AlwaysAllow")];
+    sim.class("second");
+    sim.run(20);
+    let waits = sim.status().slots[0].waiting_for.clone();
+    assert!(waits.contains("d/db and d/other, and the API server evicts no pod that has two"), "{waits}");
+}
+
+/// Pods that leave an uncordoned node come back to it.
+#[test]
+fn an_administrator_who_takes_his_own_cordon_back_ends_the_drain() {
+    let mut sim = Sim::new(2, json!({}));
+    sim.pod("n0", "stuck", None);
+    sim.node("n0", |node| node.spec.get_or_insert_default().unschedulable = Some(true));
+    sim.class("second");
+    sim.run(10);
+    assert_eq!(sim.status().slots[0].step, nodelet_api::objects::SlotStep::Draining);
+    sim.node("n0", |node| node.spec.get_or_insert_default().unschedulable = Some(false));
+    sim.run(100);
+    assert_eq!(sim.granted, ["n1"]);
+    assert!(sim.status().failures[0].reason.contains("uncordoned by hand"), "{:?}", sim.status());
+}
+
+/// What is away already is not made to wait for others to be back.
+#[test]
+fn a_cordoned_node_goes_first() {
+    let mut sim = Sim::new(3, json!({}));
+    sim.node("n2", |node| node.spec.get_or_insert_default().unschedulable = Some(true));
+    sim.class("second");
+    sim.run(100);
+    assert_eq!(sim.granted, ["n2"]);
+    assert!(sim.status().conditions[0].message.contains("1 of 3 nodes are unavailable"), "{:?}", sim.status());
+    sim.node("n2", |node| node.spec.get_or_insert_default().unschedulable = Some(false));
+    sim.run(100);
+    sim.assert_done();
+}
+
+/// A controller that was just started does not know a node's pods: that is no sign that they are well.
+#[test]
+fn pods_that_are_not_known_are_waited_for() {
+    let mut sim = Sim::new(1, json!({}));
+    sim.class = Disruption::Restart;
+    sim.pod("n0", "web", Some("ReplicaSet"));
+    sim.class("second");
+    let slot = |sim: &Sim| sim.status().slots.first().map(|slot| slot.step);
+    for _ in 0..20 {
+        sim.tick();
+        if slot(&sim) == Some(nodelet_api::objects::SlotStep::Verifying) {
+            break;
+        }
+    }
+    let mut blind = sim.world.clone();
+    blind.pods.clear();
+    for intent in decide(&blind, sim.now) {
+        if let Intent::SetStatus { status, .. } = intent {
+            assert_eq!(status.slots[0].step, nodelet_api::objects::SlotStep::Verifying);
+            assert!(status.slots[0].waiting_for.contains("pods"), "{:?}", status.slots);
+        }
+    }
+    sim.run(20);
+    sim.assert_done();
+}
+
 #[test]
 fn windows_and_pauses_limit_what_begins() {
     let mut sim = Sim::new(3, json!({"windows": [{"start": "12:00", "durationMinutes": 60}]}));
