@@ -7,6 +7,8 @@ mod cloud_init;
 mod control_plane;
 #[path = "cluster/cost.rs"]
 mod cost;
+#[path = "cluster/fleet.rs"]
+mod fleet;
 #[path = "cluster/follow.rs"]
 mod follow;
 #[path = "cluster/herd.rs"]
@@ -19,3 +21,9 @@ mod kubeadm;
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/rollout.rs"]
+mod rollout;
+#[path = "cluster/rollout_faults.rs"]
+mod rollout_faults;
+#[path = "cluster/rollout_sets.rs"]
+mod rollout_sets;
