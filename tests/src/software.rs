@@ -108,9 +108,8 @@ impl Software {
     /// Adds a newer containerd to those that apt finds: the same files under another number, which is returned.
     pub fn add_containerd(&mut self, slot: &Slot) -> Result<String> {
         let debs = debian::download(&self.manager.image().image()?, &FROM_DEBIAN)?;
-        let is_containerd = |file: &&PathBuf| {
-            file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("containerd_"))
-        };
+        let is_containerd =
+            |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("containerd_"));
         let deb = debs.iter().find(is_containerd).context("Debian's containerd is not among its packages")?;
         let newer = format!("{}+newer1", repackage::version(deb)?);
         let built = repackage::as_version(deb, &newer, &slot.dir().join("software"), |_| Ok(()))?;

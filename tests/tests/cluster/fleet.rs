@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -270,8 +270,7 @@ pub(crate) struct Record(Arc<Mutex<Sight>>);
 impl Record {
     fn start(client: &Client) -> Self {
         let record = Self::default();
-        record.restart();
-        let config = || watcher::Config::default();
+        let config = watcher::Config::default;
         let (nodes, pods, sets) = (record.clone(), record.clone(), record.clone());
         let of_set = config().labels("kubernetes.io/os=linux");
         tokio::spawn(watch(Api::<NodeObject>::all(client.clone()), of_set, move |event| nodes.node(event)));
@@ -288,7 +287,7 @@ impl Record {
     /// Forgets the extremes and the turns so far.
     pub(crate) fn restart(&self) {
         let mut sight = self.look();
-        (sight.most_cordoned, sight.least_ready) = (sight.cordoned.len(), usize::MAX);
+        (sight.most_cordoned, sight.least_ready) = (sight.cordoned.len(), sight.ready());
         sight.turns.clear();
         sight.steps.clear();
     }
@@ -344,9 +343,7 @@ async fn watch<K>(api: Api<K>, config: watcher::Config, mut see: impl FnMut(Even
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let stream: std::pin::Pin<Box<dyn Stream<Item = watcher::Result<Event<K>>> + Send>> =
-        Box::pin(watcher(api, config).default_backoff());
-    let mut stream = stream;
+    let mut stream = watcher(api, config).default_backoff().boxed();
     while let Some(event) = stream.next().await {
         // The API server is killed now and then: the watch is begun anew.
         if let Ok(event) = event {

@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use nodelet_api::Disruption;
 use nodelet_api::objects::{NodeState, Step};
 use serde_json::{Value, json};
-use testbed::cluster::Cluster;
+use testbed::cluster::{Cluster, node_is_ready};
 use testbed::slot::Slot;
 use testbed::wait::Seen;
 
@@ -28,7 +28,7 @@ async fn nodelets(client: Client, frozen: Names) {
     loop {
         for node in nodes.list(&ListParams::default()).await.unwrap() {
             let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Simulated"}]}});
-            if node.status.as_ref().and_then(|status| status.conditions.as_ref()).is_none() {
+            if !node_is_ready(&node) {
                 let patch = Patch::Strategic(ready);
                 drop(nodes.patch_status(&node.name_any(), &PatchParams::default(), &patch).await);
             }
