@@ -108,7 +108,7 @@ fn draining(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut O
     }
     let Some(pods) = member.pods else { return Next::Waits("the list of its pods".to_owned()) };
     let policy = &scene.set.spec.drain;
-    let late = passed(slot, scene.now) > SignedDuration::from_secs(policy.timeout_seconds.into());
+    let late = is_overdue(scene, slot, SignedDuration::from_secs(policy.timeout_seconds.into()));
     let forced = late && policy.on_timeout == OnTimeout::Force;
     match drain::drain(pods, policy, &scene.world.budgets, forced) {
         Left::Nothing => Next::To(SlotStep::Applying),
@@ -138,7 +138,7 @@ fn applying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
     let limit = scene.set.spec.health.timeout_seconds;
     let waits = member.state.and_then(|state| state.status.as_ref()).map(|status| status.waiting_for.clone());
     let waits = waits.filter(|text| !text.is_empty()).unwrap_or_else(|| "nodelet to report".to_owned());
-    if passed(slot, scene.now) > SignedDuration::from_secs(limit.into()) {
+    if is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
         return Next::Fails(format!("the change was not done in {limit} s; it waits for: {waits}"));
     }
     Next::Waits(format!("the change: {waits}"))
@@ -150,7 +150,7 @@ fn verifying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
     }
     let limit = scene.set.spec.health.timeout_seconds;
     let Some(unwell) = unwell(scene, member, slot) else { return Next::To(SlotStep::Soaking) };
-    if passed(slot, scene.now) > SignedDuration::from_secs(limit.into()) {
+    if is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
         return Next::Fails(format!("it was not well {limit} s after its change: {unwell}"));
     }
     Next::Waits(format!("the node to be well: {unwell}"))
@@ -165,7 +165,7 @@ fn soaking(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Ou
     let gate = || scene.world.gates.get(scene.name).and_then(Gates::failing);
     let trouble = unwell(scene, member, slot).or_else(gate);
     match trouble {
-        Some(what) if passed(slot, scene.now) > soak + limit => Next::Fails(format!("while it was watched: {what}")),
+        Some(what) if is_overdue(scene, slot, soak + limit) => Next::Fails(format!("while it was watched: {what}")),
         Some(what) => Next::Waits(what),
         None if passed(slot, scene.now) >= soak => Next::Done,
         None => Next::Waits(format!("{} s of watching", soak.as_secs())),
@@ -202,6 +202,13 @@ fn unready(pods: &[Arc<Pod>], disruption: Disruption) -> u32 {
         !ends && (disruption < Disruption::Drain || drain::stays(pod)) && !drain::is_ready(pod)
     };
     u32::try_from(pods.iter().filter(counts).count()).unwrap_or(u32::MAX)
+}
+
+/// Whether a slot is as far as it is for too long. Time in which no controller led does not count: nobody evicted pods, and
+/// nodes could not report.
+fn is_overdue(scene: &Scene<'_>, slot: &Slot, limit: SignedDuration) -> bool {
+    let led = scene.world.leads_since.is_none_or(|since| scene.now.duration_since(since) > limit);
+    led && passed(slot, scene.now) > limit
 }
 
 /// How long a slot is as far as it is.

@@ -536,6 +536,34 @@ fn pods_that_are_not_known_are_waited_for() {
     sim.assert_done();
 }
 
+/// The API server, or all controllers, are away for longer than a node may take: that is not the node's fault.
+#[test]
+fn time_in_which_nobody_led_does_not_count() {
+    let mut sim = Sim::new(2, json!({"health": {"timeoutSeconds": 60}}));
+    sim.world.leads_since = Some(sim.now);
+    sim.class("second");
+    while sim.status().slots.first().map(|slot| slot.step) != Some(nodelet_api::objects::SlotStep::Applying) {
+        sim.tick();
+    }
+    // Its nodelet is heard again a while after the controller.
+    sim.ready("n0", false);
+    sim.now = sim.now.checked_add(SignedDuration::from_hours(1)).unwrap();
+    sim.world.leads_since = Some(sim.now);
+    sim.run(30);
+    assert!(sim.status().failures.is_empty(), "{:?}", sim.status());
+    sim.ready("n0", true);
+    sim.run(100);
+    sim.assert_done();
+    // One that stays away fails all the same.
+    sim.class("third");
+    while sim.status().slots.first().map(|slot| slot.step) != Some(nodelet_api::objects::SlotStep::Applying) {
+        sim.tick();
+    }
+    sim.ready("n0", false);
+    sim.run(70);
+    assert!(sim.status().bad_revisions[0].reason.contains("not done in 60 s"), "{:?}", sim.status());
+}
+
 #[test]
 fn windows_and_pauses_limit_what_begins() {
     let mut sim = Sim::new(3, json!({"windows": [{"start": "12:00", "durationMinutes": 60}]}));
