@@ -323,6 +323,8 @@ fn a_bad_revision_stops_at_the_first_node_and_goes_back() {
         (bad.as_str(), first.as_str())
     );
     assert!(status.conditions[3].message.contains("HealthCheckFailed"), "{status:?}");
+    assert_eq!(sim.reason(), "RolledBack", "{status:?}");
+    assert!(status.conditions[0].message.contains("correct the class"), "{status:?}");
     assert!(status.slots.is_empty());
     // A correction goes through; the bad one is not tried again.
     sim.class("good");
@@ -332,6 +334,20 @@ fn a_bad_revision_stops_at_the_first_node_and_goes_back() {
     sim.run(100);
     assert_ne!(sim.with(&bad), 4);
     assert_eq!(sim.with(&bad), 0, "it is remembered");
+}
+
+#[test]
+fn nodes_that_had_the_bad_revision_go_back_in_their_turn() {
+    let mut sim = Sim::new(4, json!({}));
+    let first = sim.revision();
+    sim.class("bad");
+    sim.run(2);
+    let bad = sim.revision();
+    sim.breaks.insert(("n2".into(), bad.clone()));
+    sim.run(200);
+    assert_eq!((sim.with(&first), sim.with(&bad)), (4, 0), "{:?}", sim.status());
+    assert_eq!(sim.granted, ["n0", "n1", "n2", "n0", "n1"]);
+    assert_eq!((sim.most_away, sim.reason().as_str()), (1, "RolledBack"));
 }
 
 #[test]

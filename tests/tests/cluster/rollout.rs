@@ -136,6 +136,7 @@ fn a_kubelet_that_crashes(fleet: &mut Fleet) {
     };
     println!("Degraded: {}\nProgressing: {}", condition("Degraded"), condition("Progressing"));
     assert_eq!(condition("Degraded")["reason"], "RevisionFailed");
+    assert_eq!(condition("Progressing")["reason"], "RolledBack");
     assert!(condition("Degraded")["message"].as_str().unwrap().contains(&visited[0]));
     let touched: Vec<&str> = NAMES
         .iter()
