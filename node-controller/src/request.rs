@@ -28,7 +28,15 @@ impl Request {
     /// Reads a request; `None` when it is answered already, or is not for a nodelet.
     pub fn read(object: &CertificateSigningRequest) -> Option<Self> {
         let conditions = object.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        if object.spec.signer_name != SIGNER || conditions.count() > 0 {
+        if conditions.count() > 0 {
+            return None;
+        }
+        Self::parse(object)
+    }
+
+    /// Reads a request, answered or not; `None` when it is not for a nodelet.
+    pub(crate) fn parse(object: &CertificateSigningRequest) -> Option<Self> {
+        if object.spec.signer_name != SIGNER {
             return None;
         }
         let bytes = &object.spec.request.0;

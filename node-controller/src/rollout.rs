@@ -18,7 +18,9 @@ mod target;
 mod windows;
 
 pub use drain::{Blocked, Eviction, Left};
+pub(crate) use drain::{allowed, drain, touched};
 pub use member::{CORDONED, EXCLUDED, Member, PAUSED, SCALE_DOWN_DISABLED};
+pub(crate) use order::queue;
 
 use crate::world::{Gates, World};
 use jiff::Timestamp;

@@ -20,8 +20,34 @@ const TABLE: &[Line] = &[
     ("docs/reference/state.md", || Ok(nodelet_api::reference::markdown().into())),
 ];
 
-/// The section of manual pages for system administration.
-const MAN_SECTION: &str = "8";
+/// A program that pages and completions are generated for.
+struct Program {
+    name: &'static str,
+    command: fn() -> Command,
+    /// The section of its manual pages, and what that section is about.
+    section: (&'static str, &'static str),
+    /// What the definition of the command line can't say, on the page of the program itself.
+    more: &'static str,
+    /// What stands at the end of each page.
+    see_also: &'static str,
+}
+
+const PROGRAMS: [Program; 2] = [
+    Program {
+        name: "nodelet",
+        command: nodelet::cli::command,
+        section: ("8", "System administration"),
+        more: FILES,
+        see_also: SEE_ALSO,
+    },
+    Program {
+        name: node_controller::kubectl::NAME,
+        command: node_controller::kubectl::command,
+        section: ("1", "User commands"),
+        more: ENVIRONMENT,
+        see_also: SEE_KUBECTL,
+    },
+];
 
 /// What a line of the table makes.
 enum Output {
@@ -116,27 +142,27 @@ fn present(root: &Path, directory: &str) -> Result<BTreeSet<String>> {
 
 fn completions() -> Output {
     let mut files = BTreeMap::new();
-    for shell in [&Bash as &dyn Shell, &Fish, &Zsh] {
-        let (name, content) = shell.script();
-        files.insert(name, content);
+    for program in &PROGRAMS {
+        for shell in [&Bash as &dyn Shell, &Fish, &Zsh] {
+            let (name, content) = shell.script(program);
+            files.insert(name, content);
+        }
     }
     Output::Directory(files)
 }
 
 /// `Generator` by itself can't be put into a list: its functions are generic.
 trait Shell {
-    fn script(&self) -> (String, Vec<u8>);
+    fn script(&self, program: &Program) -> (String, Vec<u8>);
 }
 
 impl<G: Generator + Copy> Shell for G {
-    fn script(&self) -> (String, Vec<u8>) {
+    fn script(&self, program: &Program) -> (String, Vec<u8>) {
         let mut content = Vec::new();
-        clap_complete::generate(*self, &mut nodelet::cli::command(), PROGRAM, &mut content);
-        (self.file_name(PROGRAM), content)
+        clap_complete::generate(*self, &mut (program.command)(), program.name, &mut content);
+        (self.file_name(program.name), content)
     }
 }
-
-const PROGRAM: &str = "nodelet";
 
 /// What the definition of the command line can't say.
 const FILES: &str = "\
@@ -163,31 +189,56 @@ const SEE_ALSO: &str = "\
 .BR journalctl (1)
 ";
 
-/// A page for the program and one for each of its commands.
+const ENVIRONMENT: &str = "\
+.SH ENVIRONMENT
+.TP
+\\fBKUBECONFIG\\fR
+The kubeconfig files to use, as for
+.BR kubectl (1).
+.TP
+\\fBNO_COLOR\\fR
+Set to anything, it turns colours off.
+.SH EXIT STATUS
+0 when it is done; 1 when it failed, or when
+.B wait
+saw a rollout fail or its time was over; 2 when the command line is wrong.
+";
+
+const SEE_KUBECTL: &str = "\
+.SH SEE ALSO
+.BR kubectl\\-nodes (1),
+.BR kubectl (1),
+.BR nodelet (8)
+";
+
+/// A page for each program and one for each of its commands.
 fn man_pages() -> Result<Output> {
-    // `nodelet help` repeats what the pages say.
-    let mut command = nodelet::cli::command().disable_help_subcommand(true);
-    command.build();
     let mut files = BTreeMap::new();
-    add_pages(&command, &mut files)?;
+    for program in &PROGRAMS {
+        // `nodelet help` repeats what the pages say.
+        let mut command = (program.command)().disable_help_subcommand(true);
+        command.build();
+        add_pages(program, &command, &mut files)?;
+    }
     Ok(Output::Directory(files))
 }
 
-fn add_pages(command: &Command, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
+fn add_pages(program: &Program, command: &Command, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
     // No date: it would make the page stale every day.
+    let (section, about) = program.section;
     let page = clap_mangen::Man::new(command.clone())
-        .section(MAN_SECTION)
-        .source(format!("{PROGRAM} {}", env!("CARGO_PKG_VERSION")))
-        .manual("System administration");
+        .section(section)
+        .source(format!("{} {}", program.name, env!("CARGO_PKG_VERSION")))
+        .manual(about);
     let mut content = Vec::new();
     page.render(&mut content).with_context(|| format!("rendering the page of {}", command.get_name()))?;
-    if command.get_name() == PROGRAM {
-        content.extend_from_slice(FILES.as_bytes());
+    if command.get_name() == program.name {
+        content.extend_from_slice(program.more.as_bytes());
     }
-    content.extend_from_slice(SEE_ALSO.as_bytes());
+    content.extend_from_slice(program.see_also.as_bytes());
     files.insert(page.get_filename(), content);
     for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
-        add_pages(child, files)?;
+        add_pages(program, child, files)?;
     }
     Ok(())
 }

@@ -3,16 +3,22 @@
 
 #[path = "cluster/cloud_init.rs"]
 mod cloud_init;
+#[path = "cluster/contents.rs"]
+mod contents;
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
 #[path = "cluster/cost.rs"]
 mod cost;
+#[path = "cluster/faults.rs"]
+mod faults;
 #[path = "cluster/fleet.rs"]
 mod fleet;
 #[path = "cluster/follow.rs"]
 mod follow;
 #[path = "cluster/herd.rs"]
 mod herd;
+#[path = "cluster/identity.rs"]
+mod identity;
 #[path = "cluster/install.rs"]
 mod install;
 #[path = "cluster/kubeadm.rs"]
@@ -21,9 +27,15 @@ mod kubeadm;
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/renewal.rs"]
+mod renewal;
 #[path = "cluster/rollout.rs"]
 mod rollout;
 #[path = "cluster/rollout_faults.rs"]
 mod rollout_faults;
 #[path = "cluster/rollout_sets.rs"]
 mod rollout_sets;
+#[path = "cluster/scene.rs"]
+mod scene;
+#[path = "cluster/status.rs"]
+mod status;

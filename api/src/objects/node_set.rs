@@ -112,6 +112,23 @@ impl Selector {
     }
 }
 
+/// Labels below these are refused to kubelets by the admission plugin `NodeRestriction`.
+const GUARDED: [&str; 2] = ["node-restriction.kubernetes.io", "node-role.kubernetes.io"];
+
+impl Selector {
+    /// Whether a node can't come to be selected by a label that it gives itself.
+    pub fn is_guarded(&self) -> bool {
+        let guarded = |key: &String| {
+            let domain = key.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
+            GUARDED.iter().any(|one| domain == *one || domain.ends_with(&format!(".{one}")))
+        };
+        let demands = |demand: &SelectorRequirement| {
+            matches!(demand.operator, SelectorOperator::In | SelectorOperator::Exists) && guarded(&demand.key)
+        };
+        self.match_labels.keys().any(guarded) || self.match_expressions.iter().any(demands)
+    }
+}
+
 impl SelectorRequirement {
     fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.key);
@@ -185,6 +202,14 @@ mod tests {
         assert!(selector.matches(&labels(&[("role", "worker"), ("zone", "a")])));
         assert!(!selector.matches(&labels(&[("role", "worker"), ("zone", "b")])));
         assert!(!selector.matches(&labels(&[("zone", "a")])));
+        assert!(!selector.is_guarded(), "a node can label itself so");
+        let guarded = labels(&[("role", "worker"), ("node-role.kubernetes.io/worker", "")]);
+        assert!(Selector { match_labels: guarded, ..Selector::default() }.is_guarded());
+        let not = SelectorRequirement {
+            key: "node-role.kubernetes.io/worker".into(),
+            ..demand(SelectorOperator::NotIn, &["x"])
+        };
+        assert!(!Selector { match_expressions: vec![not], ..Selector::default() }.is_guarded());
         assert!(!Selector::default().matches(&labels(&[("role", "worker")])), "nothing said, nothing selected");
     }
 }

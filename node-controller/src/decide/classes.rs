@@ -5,7 +5,7 @@ use super::{Intent, tell};
 use crate::render::render;
 use crate::world::World;
 use kube::ResourceExt;
-use nodelet_api::objects::{Condition, NodeClass, NodeClassStatus};
+use nodelet_api::objects::{Condition, NodeClass, NodeClassStatus, NodeSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// As many revisions that nothing names are kept of each class, for a way back.
@@ -17,6 +17,14 @@ pub(super) struct Rendered {
     pub(super) contents: Contents,
     /// The version of the kubelet that it asks for, where that is exact.
     pub(super) kubelet: Option<String>,
+}
+
+impl Rendered {
+    /// What it can hand out to the nodes of a set.
+    pub(super) fn for_set(&self, set: &NodeSet) -> Self {
+        let (revision, kubelet) = (self.revision.clone(), self.kubelet.clone());
+        Self { revision, kubelet, contents: self.contents.for_set(set) }
+    }
 }
 
 /// Renders all classes; those that can be.

@@ -3,8 +3,8 @@
 use super::Intent;
 use crate::world::{Source, World};
 use nodelet_api::DesiredState;
-use nodelet_api::objects::NodeSecrets;
-use nodelet_api::state::version_of;
+use nodelet_api::objects::{NodeSecrets, NodeSet, Selector};
+use nodelet_api::state::{Origin, version_of};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -13,8 +13,8 @@ use std::fmt;
 pub(super) enum Contents {
     /// It takes none.
     None,
-    /// All of them, by slot, with a version that changes when a source does.
-    Found { version: String, slots: BTreeMap<String, Vec<u8>> },
+    /// All of them, by slot, with a version that changes when a source does, and whether any is a Secret's.
+    Found { version: String, slots: BTreeMap<String, Vec<u8>>, secret: bool },
     /// Something is not there; in words.
     Missing(String),
     /// Not everything was read yet.
@@ -27,7 +27,9 @@ impl Contents {
         let mut slots = BTreeMap::new();
         // Of the objects' stamps, not of their contents: whoever may see a version must not be able to guess from it.
         let mut stamps = BTreeMap::new();
+        let mut secret = false;
         for reference in state.references() {
+            secret |= reference.origin == Origin::Secret;
             match world.sources.get(&reference).unwrap_or(&Source::Unknown) {
                 Source::Found { content, stamp } => {
                     stamps.insert(reference.slot(), stamp.clone().into_bytes());
@@ -43,7 +45,21 @@ impl Contents {
                 Source::Unknown => return Self::Unknown,
             }
         }
-        if slots.is_empty() { Self::None } else { Self::Found { version: version_of(&stamps), slots } }
+        if slots.is_empty() { Self::None } else { Self::Found { version: version_of(&stamps), slots, secret } }
+    }
+
+    /// The contents for the nodes of a set. Who is in a set decides who gets a Secret, so that must not be a node's own
+    /// word: a kubelet may give itself most labels.
+    pub(super) fn for_set(&self, set: &NodeSet) -> Self {
+        let guarded = set.spec.selector.as_ref().is_none_or(Selector::is_guarded);
+        match self {
+            Self::Found { secret: true, .. } if !guarded => Self::Missing(
+                "its selector names only labels that a node can give itself, so no Secret is handed out: select by a label \
+                 below node-restriction.kubernetes.io/ or node-role.kubernetes.io/ as well"
+                    .to_owned(),
+            ),
+            other => other.clone(),
+        }
     }
 
     /// What a node's state names; not yet while its Secret is not as it must be, which an intent mends.
@@ -55,7 +71,7 @@ impl Contents {
     ) -> Result<Option<NodeSecrets>, NotYet> {
         match self {
             Self::None => Ok(None),
-            Self::Found { version, slots } => {
+            Self::Found { version, slots, .. } => {
                 if world.stored.get(node) != Some(version) {
                     let (node, version, slots) = (node.to_owned(), version.clone(), Slots(slots.clone()));
                     intents.push(Intent::Contents { node, version, slots });

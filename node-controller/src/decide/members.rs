@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Who belongs where.
 #[derive(Debug, Default)]
-pub(super) struct Members {
-    pub(super) of: BTreeMap<String, BTreeSet<String>>,
+pub(crate) struct Members {
+    pub(crate) of: BTreeMap<String, BTreeSet<String>>,
     /// For each set the nodes that another set selects too, with that set.
-    pub(super) contested: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) contested: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-pub(super) fn members(world: &World) -> Members {
+/// Finds it.
+pub(crate) fn members(world: &World) -> Members {
     let mut members = Members::default();
     for (node, object) in &world.nodes {
         let selects =

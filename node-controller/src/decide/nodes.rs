@@ -11,7 +11,7 @@ use nodelet_api::objects::{Condition, NodeClass, NodeState, Slot, SlotStep, Tain
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The condition of a Node.
-pub(super) const CONVERGED: &str = "NodeletConverged";
+pub(crate) const CONVERGED: &str = "NodeletConverged";
 /// The annotation of a Node: the revision that it has.
 pub(super) const REVISION: &str = "nodelet.dev/revision";
 /// The annotation of a Node: the taints that are on it because of its class, as `KEY:EFFECT`.

@@ -8,6 +8,9 @@ use nodelet_api::objects::{
 };
 use std::sync::Arc;
 
+/// A label that a node can't give itself.
+const ROLE: &str = "node-role.kubernetes.io/role";
+
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
@@ -18,7 +21,7 @@ fn class(name: &str, package: &str) -> Arc<NodeClass> {
 }
 
 fn set(name: &str, role: &str) -> Arc<NodeSet> {
-    let selector = Selector { match_labels: [("role".to_owned(), role.to_owned())].into(), ..Selector::default() };
+    let selector = Selector { match_labels: [(ROLE.to_owned(), role.to_owned())].into(), ..Selector::default() };
     let spec =
         NodeSetSpec { class_ref: Reference { name: "c".into() }, selector: Some(selector), ..NodeSetSpec::default() };
     Arc::new(NodeSet::new(name, spec))
@@ -27,7 +30,7 @@ fn set(name: &str, role: &str) -> Arc<NodeSet> {
 fn node(name: &str, role: &str) -> Arc<Node> {
     let mut node = Node::default();
     node.metadata.name = Some(name.into());
-    node.metadata.labels = Some([("role".to_owned(), role.to_owned())].into());
+    node.metadata.labels = Some([(ROLE.to_owned(), role.to_owned())].into());
     Arc::new(node)
 }
 
@@ -121,7 +124,7 @@ fn nodes_of_a_set_get_the_revision_and_others_nothing() {
     settle(&mut world);
     let status = world.sets["s"].status.clone().unwrap();
     assert_eq!((status.updated_replicas, status.conditions[0].reason.as_str()), (1, "Updated"));
-    assert_eq!(status.selector, "role=worker");
+    assert_eq!(status.selector, format!("{ROLE}=worker"));
 }
 
 #[test]
@@ -194,7 +197,8 @@ fn contents_come_before_the_state_that_names_them() {
         {"path": "/s", "contentFrom": {"secretRef": {"namespace": "n", "name": "s", "key": "k"}}}]});
     let spec = NodeClassSpec { state: serde_json::from_value(state).unwrap(), ..NodeClassSpec::default() };
     let reference = spec.state.references().pop_first().unwrap();
-    world.classes.insert("c".into(), Arc::new(NodeClass::new("c", spec)));
+    let with_contents = Arc::new(NodeClass::new("c", spec));
+    world.classes.insert("c".into(), Arc::clone(&with_contents));
     settle(&mut world);
     assert!(world.states.is_empty() && world.stored.is_empty(), "it is not known whether they are there");
     world.sources.insert(reference.clone(), Source::Missing);
@@ -211,9 +215,42 @@ fn contents_come_before_the_state_that_names_them() {
     settle(&mut world);
     let second = world.states["n1"].spec.secrets.clone().unwrap();
     assert!(second.version != first.version && world.stored["n1"] == second.version);
+    // A label that a node can give itself is no reason to hand it a Secret.
+    let mut own_word = (*world.sets["s"]).clone();
+    own_word.spec.selector.as_mut().unwrap().match_labels = [("role".to_owned(), "worker".to_owned())].into();
+    let mut labelled = (*world.nodes["n1"]).clone();
+    labelled.metadata.labels.as_mut().unwrap().insert("role".into(), "worker".into());
+    world.nodes.insert("n1".into(), Arc::new(labelled));
+    world.sets.insert("s".into(), Arc::new(own_word));
+    let before = world.states["n1"].spec.clone();
+    world.stored.clear();
+    settle(&mut world);
+    let condition = world.sets["s"].status.clone().unwrap().conditions.remove(0);
+    assert!(condition.message.contains("labels that a node can give itself"), "{condition:?}");
+    assert!(world.stored.is_empty() && world.states["n1"].spec == before);
+    world.sets.insert("s".into(), set("s", "worker"));
+
     world.classes.insert("c".into(), class("c", "a"));
     settle(&mut world);
     assert!(world.stored.is_empty() && world.states["n1"].spec.secrets.is_none());
+    world.classes.insert("c".into(), with_contents);
+    settle(&mut world);
+    assert!(world.stored.contains_key("n1"));
+    world.nodes.insert("n1".into(), node("n1", "other"));
+    settle(&mut world);
+    assert!(world.states.is_empty() && world.stored.is_empty(), "it goes with its node");
+}
+
+#[test]
+fn a_class_that_changes_has_a_revision_all_the_time() {
+    let mut world = world();
+    settle(&mut world);
+    world.classes.insert("c".into(), class("c", "b"));
+    let told = settle(&mut world);
+    assert!(!told.iter().any(|one| one.reason == "NoRevision"), "{told:?}");
+    world.classes.clear();
+    let told = settle(&mut world);
+    assert!(told.iter().any(|one| one.reason == "NoRevision" && one.warning), "{told:?}");
 }
 
 #[test]

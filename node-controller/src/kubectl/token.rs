@@ -1,6 +1,6 @@
 //! Bootstrap tokens for one node each.
 
-use crate::cli::Output;
+use super::output::Output;
 use crate::decide::NODE_TOKEN_GROUP;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -48,14 +48,8 @@ pub(super) async fn make(client: Client, options: &Options, output: Output) -> a
     let api: Api<Secret> = Api::namespaced(client, "kube-system");
     let made = api.create(&PostParams::default(), &object).await;
     made.with_context(|| format!("writing the Secret bootstrap-token-{id} in kube-system"))?;
-    match output {
-        Output::Text => println!("{id}.{secret}"),
-        Output::Json => {
-            let token = json!({"node": node, "token": format!("{id}.{secret}"), "expiration": until});
-            println!("{}", serde_json::to_string_pretty(&token)?);
-        }
-    }
-    Ok(())
+    let token = json!({"node": node, "token": format!("{id}.{secret}"), "expiration": until});
+    output.print(&token, || format!("{id}.{secret}"))
 }
 
 /// The group of tokens for a node.
@@ -87,7 +81,7 @@ fn random(length: usize) -> anyhow::Result<String> {
 }
 
 /// `90s`, `30m`, `2h`, `1d`.
-fn duration(text: &str) -> anyhow::Result<SignedDuration> {
+pub(super) fn duration(text: &str) -> anyhow::Result<SignedDuration> {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
     let seconds: i64 = match unit {
         "s" => 1,

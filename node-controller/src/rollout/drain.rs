@@ -79,7 +79,7 @@ impl fmt::Display for Blocked {
 }
 
 /// Finds what leaves now.
-pub(super) fn drain(
+pub(crate) fn drain(
     pods: &[Arc<Pod>],
     policy: &DrainPolicy,
     budgets: &[Arc<PodDisruptionBudget>],
@@ -126,6 +126,26 @@ pub(super) fn drain(
     Left::Some { evictions, blocked }
 }
 
+/// The budgets that have a say in emptying a node, by namespace and name.
+pub(crate) fn touched<'a>(
+    pods: &[Arc<Pod>],
+    policy: &DrainPolicy,
+    budgets: &'a [Arc<PodDisruptionBudget>],
+) -> BTreeMap<String, &'a PodDisruptionBudget> {
+    let leaves = |pod: &&Arc<Pod>| {
+        let entry = policy.order.iter().find(|entry| entry.selector.matches(pod.labels()));
+        let behavior = entry.map(|entry| entry.behavior).unwrap_or_default();
+        behavior != DrainBehavior::Skip && !stays(pod) && !is_finished(pod)
+    };
+    let leaving: Vec<_> = pods.iter().filter(leaves).collect();
+    let touched = budgets.iter().filter(|budget| leaving.iter().any(|pod| covers(budget, pod)));
+    touched.map(|budget| (full_name(budget), budget.as_ref())).collect()
+}
+
+fn full_name(budget: &PodDisruptionBudget) -> String {
+    format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any())
+}
+
 /// What keeps one pod.
 fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], named: bool) -> Option<Blocked> {
     let because = |why: &str| Some(Blocked::Pod { pod: name(pod), why: why.to_owned() });
@@ -148,8 +168,8 @@ fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], 
     if let [one, other, ..] = of_pod.as_slice() {
         let why = format!(
             "has the PodDisruptionBudgets {} and {}, and the API server evicts no pod that has two: narrow one of them",
-            full(one),
-            full(other)
+            full_name(one),
+            full_name(other)
         );
         return Some(Blocked::Pod { pod: name(pod), why });
     }
@@ -163,7 +183,7 @@ fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], 
             status.current_healthy, status.expected_pods, status.desired_healthy
         )
     };
-    Some(Blocked::Budget { budget: full(budget), pod: name(pod), why })
+    Some(Blocked::Budget { budget: full_name(budget), pod: name(pod), why })
 }
 
 /// Whether a pod that is not ready may go although the budget allows no disruption, as the API server has it.
@@ -180,11 +200,8 @@ pub(super) fn is_ready(pod: &Pod) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn full(budget: &PodDisruptionBudget) -> String {
-    format!("{}/{}", budget.namespace().unwrap_or_default(), budget.name_any())
-}
-
-fn allowed(budget: &PodDisruptionBudget) -> i32 {
+/// How many disruptions a budget allows now.
+pub(crate) fn allowed(budget: &PodDisruptionBudget) -> i32 {
     budget.status.as_ref().map_or(0, |status| status.disruptions_allowed)
 }
 

@@ -72,6 +72,13 @@ pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcom
     reason
 }
 
+/// The nodes in the order in which their turns would come.
+pub(crate) fn queue(scene: &Scene<'_>) -> Vec<String> {
+    let mut members: Vec<_> = scene.members.iter().collect();
+    members.sort_by_key(|(name, member)| key(scene, name, member));
+    members.into_iter().map(|(name, _)| name.clone()).collect()
+}
+
 /// The order: zone by zone, those that are away already, the oldest; the controller's own node last.
 fn key(scene: &Scene<'_>, name: &str, member: &Member<'_>) -> (bool, String, bool, Timestamp, String) {
     let own = scene.world.own_node.as_deref() == Some(name);
