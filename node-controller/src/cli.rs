@@ -4,7 +4,7 @@ use crate::preflight::{self, Finding};
 use crate::run;
 use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
-use kube::Client;
+use kube::{Client, Config};
 use std::process::ExitCode;
 
 /// Writes the desired state of every node and decides when a node may be disturbed.
@@ -92,10 +92,18 @@ fn run_controller(options: &run::Options) -> anyhow::Result<bool> {
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = Client::try_default().await.context("finding a cluster: set KUBECONFIG, or run in a pod")?;
+        let config = Config::infer().await.context("finding a cluster: set KUBECONFIG, or run in a pod")?;
+        let client = Client::try_from(without_retries(config)).context("making a client")?;
         run::run(client, options).await
     })?;
     Ok(true)
+}
+
+/// By itself a client asks again for minutes when it is told `429`, which is also how a budget forbids an eviction. What
+/// is refused is decided anew here.
+fn without_retries(mut config: Config) -> Config {
+    config.default_retry = false;
+    config
 }
 
 fn preflight(output: Output) -> anyhow::Result<bool> {

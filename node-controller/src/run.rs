@@ -72,15 +72,21 @@ fn is_stale(error: &anyhow::Error) -> bool {
 
 /// Decides and writes, as long as this one leads.
 async fn keep_acting(view: &View, writer: &Writer, mut leads: watch::Receiver<bool>) {
+    let mut since = None;
     loop {
+        // Also one that was lost and won again meanwhile.
+        if leads.has_changed().unwrap_or(true) || !*leads.borrow() {
+            since = None;
+        }
         if leads.wait_for(|leads| *leads).await.is_err() {
             return;
         }
         if !view.is_complete().await {
             continue;
         }
-        let world = view.world();
-        for batch in batches(&decide(&world, Timestamp::now())) {
+        let now = Timestamp::now();
+        let world = World { leads_since: Some(*since.get_or_insert(now)), ..view.world() };
+        for batch in batches(&decide(&world, now)) {
             let written =
                 stream::iter(batch).for_each_concurrent(AT_ONCE, |chain| write(chain, &world, view, writer, &leads));
             written.await;
@@ -88,7 +94,7 @@ async fn keep_acting(view: &View, writer: &Writer, mut leads: watch::Receiver<bo
         tokio::select! {
             () = view.changed.notified() => tokio::time::sleep(BURST).await,
             () = tokio::time::sleep(if world.is_busy() { BUSY_TICK } else { TICK }) => {}
-            _ = leads.changed() => {}
+            _ = leads.changed() => since = None,
         }
     }
 }

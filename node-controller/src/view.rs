@@ -122,6 +122,7 @@ impl View {
             stored: self.stored.state().iter().filter_map(|secret| contents(secret)).collect(),
             heard: self.leases.state().iter().filter_map(|lease| heard(lease)).collect(),
             bootstrap_groups: self.options.bootstrap_groups.iter().cloned().collect(),
+            leads_since: None,
         }
     }
 }

@@ -46,6 +46,8 @@ pub struct World {
     pub own_node: Option<String>,
     /// Groups whose bootstrap tokens may ask for any node's certificate.
     pub bootstrap_groups: BTreeSet<String>,
+    /// Since when this controller leads without a gap: what nodes did before, nobody may have seen.
+    pub leads_since: Option<Timestamp>,
 }
 
 impl World {

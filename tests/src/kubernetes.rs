@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::command::{run, run_for};
 use crate::digest::sha256;
-use crate::{lock, paths};
+use crate::{lock, paths, repackage};
 
 /// What the control plane and the nodes need, all of the same release.
 const KUBERNETES: [&str; 5] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"];
@@ -57,6 +57,30 @@ impl Binaries {
             go_build(&["k8s.io/kubernetes/cmd/kubelet"], &flags(version)?, &unfinished)?;
             fs::rename(&unfinished, &target).with_context(|| format!("putting the kubelet at {}", target.display()))?;
         }
+        Ok(target)
+    }
+
+    /// Three patch releases in a row, such as `1.35.7`, `1.35.8`, `1.35.9`; the real one is among them.
+    pub fn patches(&self) -> Result<[String; 3]> {
+        let version = self.version.trim_start_matches('v');
+        let (start, last) = version.split_at(version.len().saturating_sub(1));
+        let last: u8 = last.parse().with_context(|| format!("{version} does not end with a number"))?;
+        let first = last.clamp(1, 8) - 1;
+        Ok([0, 1, 2].map(|more| format!("{start}{}", first + more)))
+    }
+
+    /// The same kubelet under another number of the same length, in a directory: its code does not differ, what it
+    /// reports does. Unlike [`Self::kubelet_as`] it needs no Go.
+    pub fn kubelet_renumbered(&self, version: &str, dir: &Path) -> Result<PathBuf> {
+        let program = self.program("kubelet");
+        let own = self.version.trim_start_matches('v');
+        if version == own {
+            return Ok(program);
+        }
+        fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+        let target = dir.join(format!("kubelet-{version}"));
+        fs::copy(&program, &target).with_context(|| format!("copying {}", program.display()))?;
+        repackage::replace_version(&target, &format!("v{own}"), &format!("v{version}"))?;
         Ok(target)
     }
 }

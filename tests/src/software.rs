@@ -3,15 +3,16 @@
 
 mod packages;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::http::FileServer;
 use crate::image::Kind;
 use crate::kubernetes;
 use crate::repository::Repository;
-use crate::{NodeOptions, Slot, debian, nodelet};
+use crate::{NodeOptions, Slot, debian, nodelet, repackage};
 
 /// What bare nodes take from Debian's archive; what these need comes along.
 const FROM_DEBIAN: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
@@ -61,14 +62,18 @@ impl Software {
     pub fn serve(slot: &Arc<Slot>, manager: Manager) -> Result<Self> {
         let binaries = kubernetes::binaries()?;
         let version = binaries.version().trim_start_matches('v').to_owned();
+        Self::serve_kubelet(slot, manager, &binaries.program("kubelet"), version)
+    }
+
+    /// The same with this kubelet, see [`crate::kubernetes::Binaries::kubelet_renumbered`].
+    pub fn serve_kubelet(slot: &Arc<Slot>, manager: Manager, program: &Path, version: String) -> Result<Self> {
         let debs = debian::download(&manager.image().image()?, &FROM_DEBIAN)?;
         let out = slot.dir().join("software");
-        let program = binaries.program("kubelet");
         let (nodelets, kubelet, runtime) = match manager {
-            Manager::Apt => (nodelet::build_deb(slot)?, packages::kubelet_deb(&program, &version, &out)?, debs),
+            Manager::Apt => (nodelet::build_deb(slot)?, packages::kubelet_deb(program, &version, &out)?, debs),
             Manager::Dnf => (
                 nodelet::build(slot)?,
-                packages::kubelet_rpm(&program, &version, &out)?,
+                packages::kubelet_rpm(program, &version, &out)?,
                 vec![packages::containerd_rpm(&debs, &out)?],
             ),
         };
@@ -91,6 +96,25 @@ impl Software {
     /// The kubelet's version, as people say it: `1.35.8`.
     pub fn kubernetes_version(&self) -> &str {
         &self.version
+    }
+
+    /// Adds another kubelet to those that apt finds.
+    pub fn add_kubelet(&mut self, slot: &Slot, program: &Path, version: &str) -> Result<()> {
+        let deb = packages::kubelet_deb(program, version, &slot.dir().join("software"))?;
+        self.kubernetes.repository.publish_files(&[deb])?;
+        self.kubernetes.repository.index_flat()
+    }
+
+    /// Adds a newer containerd to those that apt finds: the same files under another number, which is returned.
+    pub fn add_containerd(&mut self, slot: &Slot) -> Result<String> {
+        let debs = debian::download(&self.manager.image().image()?, &FROM_DEBIAN)?;
+        let is_containerd =
+            |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("containerd_"));
+        let deb = debs.iter().find(is_containerd).context("Debian's containerd is not among its packages")?;
+        let newer = format!("{}+newer1", repackage::version(deb)?);
+        let built = repackage::as_version(deb, &newer, &slot.dir().join("software"), |_| Ok(()))?;
+        self.runtime.repository.publish_files(&[built])?;
+        Ok(newer)
     }
 
     /// Gives a node Debian's archive, as a fresh machine has it.

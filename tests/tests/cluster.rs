@@ -11,6 +11,8 @@ mod control_plane;
 mod cost;
 #[path = "cluster/faults.rs"]
 mod faults;
+#[path = "cluster/fleet.rs"]
+mod fleet;
 #[path = "cluster/follow.rs"]
 mod follow;
 #[path = "cluster/herd.rs"]
@@ -27,6 +29,12 @@ mod nodes;
 mod objects;
 #[path = "cluster/renewal.rs"]
 mod renewal;
+#[path = "cluster/rollout.rs"]
+mod rollout;
+#[path = "cluster/rollout_faults.rs"]
+mod rollout_faults;
+#[path = "cluster/rollout_sets.rs"]
+mod rollout_sets;
 #[path = "cluster/scene.rs"]
 mod scene;
 #[path = "cluster/status.rs"]

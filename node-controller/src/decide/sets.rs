@@ -130,6 +130,14 @@ fn progressing(
     }
     let (target, updated) = (&outcome.target, outcome.updated);
     if updated == usize::try_from(total).unwrap_or(usize::MAX) {
+        // They are well, and yet not what the class asks for. Who has undone that knows.
+        let undone = set.spec.undo.as_ref().is_some_and(|undo| undo.away_from == class.revision);
+        let bad = outcome.bad.iter().find(|bad| bad.revision == class.revision && bad.revision != *target);
+        if let Some(bad) = bad.filter(|_| !undone) {
+            let sentence =
+                format!("all {total} nodes have {target}; {} failed: correct the class, or undo", bad.revision);
+            return ("False", "RolledBack", sentence);
+        }
         return ("False", "Updated", format!("all {total} nodes have {target}"));
     }
     let far = format!("{updated} of {total} nodes have {target}");

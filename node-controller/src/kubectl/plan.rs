@@ -248,7 +248,8 @@ mod tests {
         fixture.applied("n3", NEW);
         fixture.world.own_node = Some("n1".into());
         let pod = json!({"metadata": {"name": "p", "namespace": "shop", "labels": {"app": "web"},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]}});
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         fixture.world.pods.insert("n2".into(), vec![Arc::new(serde_json::from_value(pod).unwrap())]);
         let budget = json!({"metadata": {"name": "web", "namespace": "shop"},
             "spec": {"selector": {"matchLabels": {"app": "web"}}},

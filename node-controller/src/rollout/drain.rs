@@ -160,7 +160,20 @@ fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], 
             "has an emptyDir volume that would be lost: delete it, or set `drain.deleteEmptyDirData: true`",
         );
     }
-    let budget = budgets.iter().find(|budget| covers(budget, pod) && allowed(budget) < 1)?;
+    let of_pod: Vec<_> = budgets.iter().filter(|budget| covers(budget, pod)).collect();
+    // The API server asks no budget about a pod that never started.
+    if of_pod.is_empty() || phase(pod) == Some("Pending") {
+        return None;
+    }
+    if let [one, other, ..] = of_pod.as_slice() {
+        let why = format!(
+            "has the PodDisruptionBudgets {} and {}, and the API server evicts no pod that has two: narrow one of them",
+            full_name(one),
+            full_name(other)
+        );
+        return Some(Blocked::Pod { pod: name(pod), why });
+    }
+    let budget = of_pod.into_iter().find(|budget| allowed(budget) < 1 && !lets_sick_go(budget, pod))?;
     let status = budget.status.clone().unwrap_or_default();
     let why = if status.expected_pods == 0 {
         "it counts no pods yet".to_owned()
@@ -171,6 +184,20 @@ fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], 
         )
     };
     Some(Blocked::Budget { budget: full_name(budget), pod: name(pod), why })
+}
+
+/// Whether a pod that is not ready may go although the budget allows no disruption, as the API server has it.
+fn lets_sick_go(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    let policy = budget.spec.as_ref().and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());
+    let status = budget.status.clone().unwrap_or_default();
+    let healthy = status.desired_healthy > 0 && status.current_healthy >= status.desired_healthy;
+    !is_ready(pod) && (policy == Some("AlwaysAllow") || healthy)
+}
+
+/// Whether a pod says that it is ready.
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// How many disruptions a budget allows now.
@@ -212,8 +239,11 @@ pub(super) fn stays(pod: &Pod) -> bool {
 
 /// What ended by itself disturbs nobody.
 fn is_finished(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
+    matches!(phase(pod), Some("Succeeded" | "Failed"))
+}
+
+fn phase(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref())
 }
 
 fn controller(pod: &Pod) -> Option<&str> {

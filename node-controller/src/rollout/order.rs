@@ -79,12 +79,13 @@ pub(crate) fn queue(scene: &Scene<'_>) -> Vec<String> {
     members.into_iter().map(|(name, _)| name.clone()).collect()
 }
 
-/// The order: zone by zone, those that fail already, the oldest; the controller's own node last.
+/// The order: zone by zone, those that are away already, the oldest; the controller's own node last.
 fn key(scene: &Scene<'_>, name: &str, member: &Member<'_>) -> (bool, String, bool, Timestamp, String) {
     let own = scene.world.own_node.as_deref() == Some(name);
     let topology = scene.set.spec.strategy.topology_key.as_ref();
     let zone = topology.and_then(|key| member.node.labels().get(key).cloned()).unwrap_or_default();
-    let well = is_ready(member.node);
+    // What is away already, cordoned by somebody for example, takes nothing more away: it would wait behind those that do.
+    let well = member.is_available();
     let born = member.node.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     (own, zone, well, born, name.to_owned())
 }

@@ -102,12 +102,13 @@ fn claimed(member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next 
 }
 
 fn draining(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Next {
-    if member.is_ours() && !member.is_cordoned() {
+    // Also where the cordon was an administrator's own: pods that leave would come back.
+    if !member.is_cordoned() {
         return Next::Skips("it was uncordoned by hand while its pods were leaving".to_owned());
     }
     let Some(pods) = member.pods else { return Next::Waits("the list of its pods".to_owned()) };
     let policy = &scene.set.spec.drain;
-    let late = passed(slot, scene.now) > SignedDuration::from_secs(policy.timeout_seconds.into());
+    let late = is_overdue(scene, slot, SignedDuration::from_secs(policy.timeout_seconds.into()));
     let forced = late && policy.on_timeout == OnTimeout::Force;
     match drain::drain(pods, policy, &scene.world.budgets, forced) {
         Left::Nothing => Next::To(SlotStep::Applying),
@@ -137,7 +138,7 @@ fn applying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
     let limit = scene.set.spec.health.timeout_seconds;
     let waits = member.state.and_then(|state| state.status.as_ref()).map(|status| status.waiting_for.clone());
     let waits = waits.filter(|text| !text.is_empty()).unwrap_or_else(|| "nodelet to report".to_owned());
-    if passed(slot, scene.now) > SignedDuration::from_secs(limit.into()) {
+    if is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
         return Next::Fails(format!("the change was not done in {limit} s; it waits for: {waits}"));
     }
     Next::Waits(format!("the change: {waits}"))
@@ -149,7 +150,7 @@ fn verifying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
     }
     let limit = scene.set.spec.health.timeout_seconds;
     let Some(unwell) = unwell(scene, member, slot) else { return Next::To(SlotStep::Soaking) };
-    if passed(slot, scene.now) > SignedDuration::from_secs(limit.into()) {
+    if is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
         return Next::Fails(format!("it was not well {limit} s after its change: {unwell}"));
     }
     Next::Waits(format!("the node to be well: {unwell}"))
@@ -164,7 +165,7 @@ fn soaking(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Ou
     let gate = || scene.world.gates.get(scene.name).and_then(Gates::failing);
     let trouble = unwell(scene, member, slot).or_else(gate);
     match trouble {
-        Some(what) if passed(slot, scene.now) > soak + limit => Next::Fails(format!("while it was watched: {what}")),
+        Some(what) if is_overdue(scene, slot, soak + limit) => Next::Fails(format!("while it was watched: {what}")),
         Some(what) => Next::Waits(what),
         None if passed(slot, scene.now) >= soak => Next::Done,
         None => Next::Waits(format!("{} s of watching", soak.as_secs())),
@@ -186,7 +187,8 @@ fn unwell(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Option<String>
     if let Some(unwell) = member.unwell(kubelet) {
         return Some(unwell);
     }
-    let pods = member.pods?;
+    // A controller that was just started does not know them yet.
+    let Some(pods) = member.pods else { return Some("the list of its pods is not here yet".to_owned()) };
     let now = unready(pods, slot.disruption);
     (now > slot.unready_pods)
         .then(|| format!("{now} of its pods are not ready, and {} were not before", slot.unready_pods))
@@ -197,14 +199,16 @@ fn unready(pods: &[Arc<Pod>], disruption: Disruption) -> u32 {
     let counts = |pod: &&Arc<Pod>| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
         let ends = pod.metadata.deletion_timestamp.is_some() || matches!(phase, "Succeeded" | "Failed");
-        !ends && (disruption < Disruption::Drain || drain::stays(pod)) && !is_ready(pod)
+        !ends && (disruption < Disruption::Drain || drain::stays(pod)) && !drain::is_ready(pod)
     };
     u32::try_from(pods.iter().filter(counts).count()).unwrap_or(u32::MAX)
 }
 
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+/// Whether a slot is as far as it is for too long. Time in which no controller led does not count: nobody evicted pods, and
+/// nodes could not report.
+fn is_overdue(scene: &Scene<'_>, slot: &Slot, limit: SignedDuration) -> bool {
+    let led = scene.world.leads_since.is_none_or(|since| scene.now.duration_since(since) > limit);
+    led && passed(slot, scene.now) > limit
 }
 
 /// How long a slot is as far as it is.

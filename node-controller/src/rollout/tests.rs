@@ -323,6 +323,8 @@ fn a_bad_revision_stops_at_the_first_node_and_goes_back() {
         (bad.as_str(), first.as_str())
     );
     assert!(status.conditions[3].message.contains("HealthCheckFailed"), "{status:?}");
+    assert_eq!(sim.reason(), "RolledBack", "{status:?}");
+    assert!(status.conditions[0].message.contains("correct the class"), "{status:?}");
     assert!(status.slots.is_empty());
     // A correction goes through; the bad one is not tried again.
     sim.class("good");
@@ -332,6 +334,20 @@ fn a_bad_revision_stops_at_the_first_node_and_goes_back() {
     sim.run(100);
     assert_ne!(sim.with(&bad), 4);
     assert_eq!(sim.with(&bad), 0, "it is remembered");
+}
+
+#[test]
+fn nodes_that_had_the_bad_revision_go_back_in_their_turn() {
+    let mut sim = Sim::new(4, json!({}));
+    let first = sim.revision();
+    sim.class("bad");
+    sim.run(2);
+    let bad = sim.revision();
+    sim.breaks.insert(("n2".into(), bad.clone()));
+    sim.run(200);
+    assert_eq!((sim.with(&first), sim.with(&bad)), (4, 0), "{:?}", sim.status());
+    assert_eq!(sim.granted, ["n0", "n1", "n2", "n0", "n1"]);
+    assert_eq!((sim.most_away, sim.reason().as_str()), (1, "RolledBack"));
 }
 
 #[test]
@@ -440,6 +456,128 @@ fn budgets_keep_pods_and_are_named() {
     sim.run(60);
     sim.assert_done();
     assert_eq!(sim.world.pods["n0"].len(), 1, "the daemon set's stays");
+}
+
+/// Whatever budgets say, the API server lets go what is not well anyway.
+#[test]
+fn a_budget_keeps_no_pod_that_the_api_server_would_let_go() {
+    let budget = |name: &str, healthy: i32, policy: &str| {
+        let budget = json!({
+            "metadata": {"name": name, "namespace": "d"},
+            "spec": {"selector": {"matchLabels": {"app": "db"}}, "unhealthyPodEvictionPolicy": policy},
+            "status": {"disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": 2, "expectedPods": 3},
+        });
+        Arc::new(serde_json::from_value(budget).unwrap())
+    };
+    let sick = |phase: &str| {
+        let mut sim = Sim::new(2, json!({}));
+        sim.pod("n0", "db", Some("StatefulSet"));
+        let pod = Arc::make_mut(&mut sim.world.pods.get_mut("n0").unwrap()[0]);
+        let status = json!({"phase": phase, "conditions": [{"type": "Ready", "status": "False"}]});
+        pod.status = Some(serde_json::from_value(status).unwrap());
+        sim
+    };
+    for (phase, healthy, policy, goes) in [
+        ("Pending", 0, "IfHealthyBudget", true),
+        ("Running", 2, "IfHealthyBudget", true),
+        ("Running", 1, "IfHealthyBudget", false),
+        ("Running", 1, "AlwaysAllow", true),
+    ] {
+        let mut sim = sick(phase);
+        sim.world.budgets = vec![budget("db", healthy, policy)];
+        sim.class("second");
+        sim.run(100);
+        assert_eq!(sim.granted.contains(&"n0".to_owned()), goes, "{phase} {healthy} {policy}: {:?}", sim.status());
+    }
+    let mut sim = sick("Running");
+    sim.world.budgets = vec![budget("db", 1, "AlwaysAllow"), budget("other", 1, "AlwaysAllow")];
+    sim.class("second");
+    sim.run(20);
+    let waits = sim.status().slots[0].waiting_for.clone();
+    assert!(waits.contains("d/db and d/other, and the API server evicts no pod that has two"), "{waits}");
+}
+
+/// Pods that leave an uncordoned node come back to it.
+#[test]
+fn an_administrator_who_takes_his_own_cordon_back_ends_the_drain() {
+    let mut sim = Sim::new(2, json!({}));
+    sim.pod("n0", "stuck", None);
+    sim.node("n0", |node| node.spec.get_or_insert_default().unschedulable = Some(true));
+    sim.class("second");
+    sim.run(10);
+    assert_eq!(sim.status().slots[0].step, nodelet_api::objects::SlotStep::Draining);
+    sim.node("n0", |node| node.spec.get_or_insert_default().unschedulable = Some(false));
+    sim.run(100);
+    assert_eq!(sim.granted, ["n1"]);
+    assert!(sim.status().failures[0].reason.contains("uncordoned by hand"), "{:?}", sim.status());
+}
+
+/// What is away already is not made to wait for others to be back.
+#[test]
+fn a_cordoned_node_goes_first() {
+    let mut sim = Sim::new(3, json!({}));
+    sim.node("n2", |node| node.spec.get_or_insert_default().unschedulable = Some(true));
+    sim.class("second");
+    sim.run(100);
+    assert_eq!(sim.granted, ["n2"]);
+    assert!(sim.status().conditions[0].message.contains("1 of 3 nodes are unavailable"), "{:?}", sim.status());
+    sim.node("n2", |node| node.spec.get_or_insert_default().unschedulable = Some(false));
+    sim.run(100);
+    sim.assert_done();
+}
+
+/// A controller that was just started does not know a node's pods: that is no sign that they are well.
+#[test]
+fn pods_that_are_not_known_are_waited_for() {
+    let mut sim = Sim::new(1, json!({}));
+    sim.class = Disruption::Restart;
+    sim.pod("n0", "web", Some("ReplicaSet"));
+    sim.class("second");
+    let slot = |sim: &Sim| sim.status().slots.first().map(|slot| slot.step);
+    for _ in 0..20 {
+        sim.tick();
+        if slot(&sim) == Some(nodelet_api::objects::SlotStep::Verifying) {
+            break;
+        }
+    }
+    let mut blind = sim.world.clone();
+    blind.pods.clear();
+    for intent in decide(&blind, sim.now) {
+        if let Intent::SetStatus { status, .. } = intent {
+            assert_eq!(status.slots[0].step, nodelet_api::objects::SlotStep::Verifying);
+            assert!(status.slots[0].waiting_for.contains("pods"), "{:?}", status.slots);
+        }
+    }
+    sim.run(20);
+    sim.assert_done();
+}
+
+/// The API server, or all controllers, are away for longer than a node may take: that is not the node's fault.
+#[test]
+fn time_in_which_nobody_led_does_not_count() {
+    let mut sim = Sim::new(2, json!({"health": {"timeoutSeconds": 60}}));
+    sim.world.leads_since = Some(sim.now);
+    sim.class("second");
+    while sim.status().slots.first().map(|slot| slot.step) != Some(nodelet_api::objects::SlotStep::Applying) {
+        sim.tick();
+    }
+    // Its nodelet is heard again a while after the controller.
+    sim.ready("n0", false);
+    sim.now = sim.now.checked_add(SignedDuration::from_hours(1)).unwrap();
+    sim.world.leads_since = Some(sim.now);
+    sim.run(30);
+    assert!(sim.status().failures.is_empty(), "{:?}", sim.status());
+    sim.ready("n0", true);
+    sim.run(100);
+    sim.assert_done();
+    // One that stays away fails all the same.
+    sim.class("third");
+    while sim.status().slots.first().map(|slot| slot.step) != Some(nodelet_api::objects::SlotStep::Applying) {
+        sim.tick();
+    }
+    sim.ready("n0", false);
+    sim.run(70);
+    assert!(sim.status().bad_revisions[0].reason.contains("not done in 60 s"), "{:?}", sim.status());
 }
 
 #[test]

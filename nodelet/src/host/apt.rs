@@ -198,6 +198,18 @@ impl Apt {
         Ok(())
     }
 
+    /// Reads the lists of all repositories of the host again. One of others that can't be read is not our business.
+    async fn refresh_host(&self, overlay: &Overlay, tell: Tell<'_>) -> Result<(), PackageError> {
+        let lock = [Lock::Record(self.root.join("/var/lib/apt/lists/lock"))];
+        locks::wait(&lock, self.limit(), tell).await?;
+        let mut program = self.apt_get().arg("update").quietly(["-o", "APT::Get::List-Cleanup=0"]);
+        if let Some(all) = &overlay.all {
+            program = program.quietly(["-o", &format!("Dir::Etc::SourceParts={}", all.display())]);
+        }
+        program.run_telling(tell, progress, &[]).await?;
+        Ok(())
+    }
+
     /// Resolves and downloads a transaction.
     async fn download(
         &self,
@@ -241,6 +253,11 @@ fn words(transaction: &Transaction) -> Vec<String> {
         None => name.clone(),
     });
     install.chain(transaction.remove.iter().map(|name| format!("{name}-"))).collect()
+}
+
+/// Whether apt knows of no such package or version, by what it said.
+fn is_unknown(said: &str) -> bool {
+    ["' was not found", "Unable to locate package"].iter().any(|one| said.contains(one))
 }
 
 /// How far apt is, from a line such as `pmstatus:clock:33.3:Installing clock (amd64)`.
@@ -319,7 +336,14 @@ impl PackageManager for Apt {
             }
             let Some(transaction) = &request.transaction else { return Ok(Staged::default()) };
             self.repair(&transaction.withhold, tell).await?;
-            let staged = self.download(transaction, &overlay, tell).await?;
+            let staged = match self.download(transaction, &overlay, tell).await {
+                // What apt knows of the distribution's own archive may be older than what is asked for.
+                Err(PackageError::Command(error)) if is_unknown(&error.to_string()) => {
+                    self.refresh_host(&overlay, tell).await.map_err(|_| error)?;
+                    self.download(transaction, &overlay, tell).await?
+                }
+                other => other?,
+            };
             staged.refuse_unasked(transaction, &self.may_remove)?;
             self.check_space(&staged)?;
             Ok(staged)
