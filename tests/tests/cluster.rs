@@ -19,3 +19,5 @@ mod kubeadm;
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/plugin.rs"]
+mod plugin;

@@ -231,6 +231,9 @@ pub(super) fn node_row(world: &World, set: &NodeSet, revision: &str, name: &str)
 /// How far a node is that has no turn yet.
 fn pending(set: &NodeSet, node: Option<&Node>, state: Option<&NodeState>, revision: &str) -> (NodeStep, String) {
     let Some(state) = state else { return (NodeStep::Waiting, "it has no NodeState yet".to_owned()) };
+    if state.status.is_none() {
+        return (NodeStep::Waiting, "its nodelet has not reported yet".to_owned());
+    }
     let wrong = unwell(node, Some(state));
     if !wrong.is_empty() {
         return (NodeStep::Waiting, wrong);

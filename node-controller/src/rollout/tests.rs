@@ -481,6 +481,21 @@ fn undo_goes_back_until_the_class_changes() {
 }
 
 #[test]
+fn undo_frees_a_node_whose_pods_do_not_leave() {
+    let mut sim = Sim::new(2, json!({}));
+    let first = sim.revision();
+    sim.pod("n0", "alone", None);
+    sim.class("second");
+    sim.run(15);
+    assert!(sim.status().slots[0].waiting_for.contains("d/alone"), "{:?}", sim.status().slots);
+    let undo = nodelet_api::objects::Undo { to: first.clone(), away_from: sim.revision() };
+    sim.set(|set| set.spec.undo = Some(undo));
+    sim.run(20);
+    assert_eq!((sim.with(&first), sim.status().slots.len()), (2, 0), "it has that revision, and needs no drain");
+    assert!(!sim.world.nodes["n0"].spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false));
+}
+
+#[test]
 fn a_kubelet_is_never_newer_than_the_api_server() {
     let mut sim = Sim::new(2, json!({}));
     sim.world.api_server = Some("v1.35.8".into());

@@ -21,7 +21,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let cluster = Cluster::start(&Slot::take().unwrap()).unwrap();
         Self::define_in(&cluster);
         let controller = cluster.controller("one").unwrap();

@@ -230,7 +230,10 @@ fn about_nodelet(world: &World, node: &str, now: Timestamp, why: &mut Why) {
     let state = world.states.get(node).map(AsRef::as_ref);
     let Some(status) = model::status_of(state) else {
         if state.is_some() {
-            why.because.push("Its nodelet has not reported yet.".to_owned());
+            // Of a node of a set it was said before.
+            if !why.because.iter().any(|sentence| sentence.contains("nodelet has not reported yet")) {
+                why.because.push("Its nodelet has not reported yet.".to_owned());
+            }
             why.todo.push(on_node);
         }
         return;

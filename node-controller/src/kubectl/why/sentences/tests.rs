@@ -129,7 +129,8 @@ fn a_nodelet_that_is_silent_or_never_came() {
     assert!(because.iter().any(|one| one.starts_with("Its nodelet was not heard of")), "{because:?}");
     assert!(todo.contains("systemctl status nodelet"), "{todo}");
     fixture.state("n2", |state| state.status = None);
-    assert!(said(&fixture, "n2").0.contains(&"Its nodelet has not reported yet.".to_owned()));
+    let unheard = "It is not ready for its turn: its nodelet has not reported yet.".to_owned();
+    assert!(said(&fixture, "n2").0.contains(&unheard));
     fixture.world.states.remove("n3");
     assert!(said(&fixture, "n3").0.iter().any(|one| one.contains("It has no NodeState yet")));
 }
