@@ -103,7 +103,8 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str, generation: 
 /// A node that has a revision, and is well.
 fn well(revision: &str) -> Value {
     let converged = condition("Converged", "True", "Converged", "", &json!(1));
-    json!({"applied": {"revision": revision, "at": "2026-01-01T00:00:00Z"}, "waitingFor": "", "conditions": [converged]})
+    let now = nodelet_api::objects::time_text(jiff::Timestamp::now());
+    json!({"applied": {"revision": revision, "at": now}, "waitingFor": "", "conditions": [converged]})
 }
 
 fn staged(revision: &str, disruption: &str) -> Value {
@@ -185,15 +186,17 @@ fn at_rest(plugin: &Plugin, first: &str) {
 
     // On a terminal there is a bar, and colours unless they are not wanted.
     let program = plugin.program.display().to_string();
-    let on_terminal = |setting: &str| {
+    let on_terminal = |setting: &str, options: &str| {
         let mut script = Command::new("script");
         script.env("KUBECONFIG", plugin.scene.cluster.kubeconfig()).env_remove("NO_COLOR");
-        script.args(["-qec", &format!("{setting}{program} status"), "/dev/null"]);
-        command::run(&mut script).unwrap()
+        script.args(["-qec", &format!("{setting}{program} status{options}"), "/dev/null"]);
+        command::output(&mut script, None, SOON).unwrap().stdout
     };
-    let coloured = on_terminal("");
+    let coloured = on_terminal("", "");
     assert!(coloured.contains("████████████████████") && coloured.contains("\x1b[32mdone"), "{coloured}");
-    assert!(!on_terminal("NO_COLOR=1 ").contains('\x1b'));
+    assert!(!on_terminal("NO_COLOR=1 ", "").contains('\x1b'));
+    let live = on_terminal("timeout 2 ", " --watch");
+    assert!(live.starts_with("\x1b[2J\x1b[H") && live.matches("\x1b[H").count() > 1, "{live:?}");
     assert!(plugin.run(&["completion", "bash"]).contains("kubectl__nodes"));
 }
 
@@ -235,9 +238,12 @@ fn plan_and_turn(plugin: &Plugin, first: &str) -> String {
     assert!(plugin.run(&["why", "plug-3"]).contains("kubectl nodes resume --node plug-3"));
 
     plugin.change_set(&json!({"windows": null}));
-    plugin.wait_for(&["status"], &["plug-1   draining", "plug-2   staged", "plug-3   paused"]);
+    plugin.wait_for(
+        &["status"],
+        &["plug-1   draining", "plug-2   staged", "plug-3   paused", "Drain        pod default/stay"],
+    );
     let why = plugin.wait_for(&["why", "plug-1"], &["waits for: pod default/stay"]);
-    assert!(why.contains("It has its turn: it is draining for"), "{why}");
+    assert!(why.contains(": it is draining, and waits for: "), "{why}");
     assert!(plugin.run(&["why", "plug-2"]).contains("Now it is the turn of plug-1 (draining)."));
     wait_until("the watch to have told of it", SOON, || {
         let told = std::fs::read_to_string(&log)?;
@@ -247,6 +253,7 @@ fn plan_and_turn(plugin: &Plugin, first: &str) -> String {
         Ok(if all { Seen::Done(()) } else { Seen::NotYet(told) })
     })
     .unwrap();
+    println!("$ kubectl nodes status --watch\n{}", std::fs::read_to_string(&log).unwrap());
     watch.kill().unwrap();
     watch.wait().unwrap();
     second
