@@ -34,6 +34,9 @@ _nodelet() {
             nodelet,render)
                 cmd="nodelet__subcmd__render"
                 ;;
+            nodelet,rescue)
+                cmd="nodelet__subcmd__rescue"
+                ;;
             nodelet,rollback)
                 cmd="nodelet__subcmd__rollback"
                 ;;
@@ -70,6 +73,9 @@ _nodelet() {
             nodelet__subcmd__help,render)
                 cmd="nodelet__subcmd__help__subcmd__render"
                 ;;
+            nodelet__subcmd__help,rescue)
+                cmd="nodelet__subcmd__help__subcmd__rescue"
+                ;;
             nodelet__subcmd__help,rollback)
                 cmd="nodelet__subcmd__help__subcmd__rollback"
                 ;;
@@ -95,7 +101,7 @@ _nodelet() {
 
     case "${cmd}" in
         nodelet)
-            opts="-o -h -V --config --root --output --help --version run plan stage apply rollback history status validate render config version help"
+            opts="-o -h -V --config --root --output --help --version run plan stage apply rollback history status validate rescue render config version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -185,7 +191,7 @@ _nodelet() {
             return 0
             ;;
         nodelet__subcmd__help)
-            opts="run plan stage apply rollback history status validate render config version help"
+            opts="run plan stage apply rollback history status validate rescue render config version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -269,6 +275,20 @@ _nodelet() {
             return 0
             ;;
         nodelet__subcmd__help__subcmd__render)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nodelet__subcmd__help__subcmd__rescue)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -427,6 +447,36 @@ _nodelet() {
             return 0
             ;;
         nodelet__subcmd__render)
+            opts="-o -h -V --config --root --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nodelet__subcmd__rescue)
             opts="-o -h -V --config --root --output --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

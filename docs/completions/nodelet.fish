@@ -38,6 +38,7 @@ complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "rollback" -d 'Go ba
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "history" -d 'List what was applied when, by which revision, with the result'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "status" -d 'Show whether the node is converged, and what it waits for'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "validate" -d 'Check state files or configuration files; print every mistake with line and column'
+complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "rescue" -d 'Watch over nodelet\'s own upgrade; nodelet starts this itself'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "render" -d 'Show the state with its presets written out: packages, files, units and kernel settings'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "config" -d 'Show the configuration in effect, and which file each value comes from'
 complete -c nodelet -n "__fish_nodelet_needs_command" -f -a "version" -d 'Show the version'
@@ -93,6 +94,12 @@ complete -c nodelet -n "__fish_nodelet_using_subcommand validate" -s o -l output
 json\t'For programs'"
 complete -c nodelet -n "__fish_nodelet_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nodelet -n "__fish_nodelet_using_subcommand validate" -s V -l version -d 'Print version'
+complete -c nodelet -n "__fish_nodelet_using_subcommand rescue" -l config -d 'The main configuration file; its drop-ins are read from the `.d` directory beside it, and from the same names below /run and /usr/lib' -r -F
+complete -c nodelet -n "__fish_nodelet_using_subcommand rescue" -l root -d 'Take all paths of the host below this directory' -r -F
+complete -c nodelet -n "__fish_nodelet_using_subcommand rescue" -s o -l output -d 'How results are printed' -r -f -a "text\t'For people'
+json\t'For programs'"
+complete -c nodelet -n "__fish_nodelet_using_subcommand rescue" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nodelet -n "__fish_nodelet_using_subcommand rescue" -s V -l version -d 'Print version'
 complete -c nodelet -n "__fish_nodelet_using_subcommand render" -l config -d 'The main configuration file; its drop-ins are read from the `.d` directory beside it, and from the same names below /run and /usr/lib' -r -F
 complete -c nodelet -n "__fish_nodelet_using_subcommand render" -l root -d 'Take all paths of the host below this directory' -r -F
 complete -c nodelet -n "__fish_nodelet_using_subcommand render" -s o -l output -d 'How results are printed' -r -f -a "text\t'For people'
@@ -111,15 +118,16 @@ complete -c nodelet -n "__fish_nodelet_using_subcommand version" -s o -l output 
 json\t'For programs'"
 complete -c nodelet -n "__fish_nodelet_using_subcommand version" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nodelet -n "__fish_nodelet_using_subcommand version" -s V -l version -d 'Print version'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "run" -d 'Run the daemon: converge, and stay converged'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "plan" -d 'Show what would change, and why; change nothing'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "stage" -d 'Make a change ready: resolve, verify and download everything; change nothing'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "apply" -d 'Converge once'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "rollback" -d 'Go back to the last good state, and stay there until the state file changes'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "history" -d 'List what was applied when, by which revision, with the result'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "status" -d 'Show whether the node is converged, and what it waits for'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "validate" -d 'Check state files or configuration files; print every mistake with line and column'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "render" -d 'Show the state with its presets written out: packages, files, units and kernel settings'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "config" -d 'Show the configuration in effect, and which file each value comes from'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "version" -d 'Show the version'
-complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate render config version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "run" -d 'Run the daemon: converge, and stay converged'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "plan" -d 'Show what would change, and why; change nothing'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "stage" -d 'Make a change ready: resolve, verify and download everything; change nothing'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "apply" -d 'Converge once'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "rollback" -d 'Go back to the last good state, and stay there until the state file changes'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "history" -d 'List what was applied when, by which revision, with the result'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "status" -d 'Show whether the node is converged, and what it waits for'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "validate" -d 'Check state files or configuration files; print every mistake with line and column'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "rescue" -d 'Watch over nodelet\'s own upgrade; nodelet starts this itself'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "render" -d 'Show the state with its presets written out: packages, files, units and kernel settings'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "config" -d 'Show the configuration in effect, and which file each value comes from'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "version" -d 'Show the version'
+complete -c nodelet -n "__fish_nodelet_using_subcommand help; and not __fish_seen_subcommand_from run plan stage apply rollback history status validate rescue render config version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -171,7 +171,10 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
     for (name, set) in &world.sets {
         let nodes = members.of.get(name).cloned().unwrap_or_default();
         let class = rendered.get(&set.spec.class_ref.name);
-        let class = class.filter(|class| world.revisions.contains_key(&class.revision));
+        // A moment later it is stored. What the set says until then stays as it is.
+        if class.is_some_and(|class| !world.revisions.contains_key(&class.revision)) {
+            continue;
+        }
         let outcome = class.map(|class| sets::roll(world, name, set, class, &nodes, now, &mut intents));
         let contested = members.contested.get(name);
         let status = sets::status(world, set, class, outcome.as_ref(), &nodes, contested, now);
@@ -182,12 +185,9 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
         }
     }
     for node in world.stored.keys() {
-        // With the state itself, its owner's deletion takes it along.
-        if world
-            .states
-            .get(node)
-            .is_some_and(|state| state.spec.secrets.is_none() && !waits_for_contents(&intents, node))
-        {
+        // Of a node that left, too: the first Secret is older than the state, which can't own it then.
+        let named = world.states.get(node).is_some_and(|state| state.spec.secrets.is_some());
+        if !named && !waits_for_contents(&intents, node) {
             intents.push(Intent::ForgetContents { node: node.clone() });
         }
     }

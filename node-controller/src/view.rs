@@ -102,7 +102,7 @@ impl View {
         let references: BTreeSet<_> =
             classes.values().filter_map(|class| render(class).ok()).flat_map(|one| one.state.references()).collect();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).read(&references);
-        let node_of = |annotations: &BTreeMap<String, String>| annotations.get(NODE_LABEL).cloned();
+        let states = by_name(self.states.state());
         let sets = by_name(self.sets.state());
         self.gates.watch(&sets);
         World {
@@ -115,8 +115,8 @@ impl View {
             own_node: self.options.own_node.clone(),
             sets,
             nodes: by_name(self.nodes.state()),
-            states: by_name(self.states.state()),
-            allowed: self.bindings.state().iter().filter_map(|binding| node_of(binding.annotations())).collect(),
+            allowed: self.bindings.state().iter().filter_map(|binding| allowed(binding, &states)).collect(),
+            states,
             revisions: self.revisions.state().iter().map(|revision| stored(revision)).collect(),
             requests: self.requests.state().iter().filter_map(|request| Request::read(request)).collect(),
             stored: self.stored.state().iter().filter_map(|secret| contents(secret)).collect(),
@@ -142,6 +142,15 @@ fn ask_version(client: &Client) -> watch::Receiver<Option<String>> {
         }
     });
     version
+}
+
+/// The node whose rights are given by a binding. Those that belong to a `NodeState` which was deleted are about to go
+/// with it, also when there is another one of the same name by now.
+fn allowed(binding: &ClusterRoleBinding, states: &BTreeMap<String, Arc<NodeState>>) -> Option<String> {
+    let node = binding.annotations().get(NODE_LABEL)?;
+    let owner = states.get(node)?.metadata.uid.as_ref();
+    let stands = binding.owner_references().iter().any(|reference| Some(&reference.uid) == owner);
+    stands.then(|| node.clone())
 }
 
 fn stored(revision: &ControllerRevision) -> (String, StoredRevision) {

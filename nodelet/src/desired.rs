@@ -61,7 +61,7 @@ pub struct TargetFile {
     pub drift: Drift,
     /// What its change disturbs, when the state says so.
     pub on_change: Option<Disruption>,
-    /// Its content is nobody's business: it came from a Secret.
+    /// Its content is nobody's business: it came from a Secret, or takes the place of one that did.
     pub secret: bool,
 }
 

@@ -26,6 +26,7 @@ pub mod prune;
 pub mod reconcile;
 mod repairs;
 pub mod report;
+pub mod rescue;
 pub mod root;
 pub mod settings;
 pub mod source;

@@ -1,5 +1,5 @@
 //! What left the state: what nodelet placed goes away, and what it found in its place comes back. What it never
-//! placed is never touched.
+//! placed is never touched. What takes the place of a secret is as little shown as the secret.
 
 use crate::desired::{Purpose, Target, TargetFile, TargetPackage, TargetUnit, template_of};
 use crate::settings::Prune;
@@ -10,7 +10,11 @@ use std::collections::BTreeSet;
 /// Adds what must be taken back to a target.
 pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) -> Result<(), StoreError> {
     for (path, file) in &owned.files {
-        if target.files.contains_key(path) || target.absent.contains_key(path) {
+        if let Some(wanted) = target.files.get_mut(path) {
+            wanted.secret |= file.secret;
+            continue;
+        }
+        if target.absent.contains_key(path) {
             continue;
         }
         target.released.insert(path.clone());
@@ -26,7 +30,7 @@ pub fn extend(target: &mut Target, owned: &Owned, policy: Prune, blobs: &Blobs) 
                     followers: file.followers.clone(),
                     drift: Drift::Repair,
                     on_change: None,
-                    secret: false,
+                    secret: file.secret,
                 };
                 target.files.insert(path.clone(), file);
             }

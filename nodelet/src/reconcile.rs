@@ -28,7 +28,7 @@ use crate::store::{
     End, Exclusive, Good, GoodRevision, Kind, Owned, Pin, STATE_DIRECTORY, Store, StoreError, Transaction,
 };
 use jiff::{SignedDuration, Timestamp};
-use records::{begin, conclude};
+use records::{begin, conclude, keep_away};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -438,19 +438,25 @@ impl Reconciler {
         let Err(failing) = checks.pass(self.systemd(), until, tell).await else { return Ok(()) };
         tracing::error!(revision = planned.desired.revision, failing, "the health checks did not pass; going back");
         let revision = planned.desired.revision.clone();
-        let good = store.good()?.into_iter().find(|good| good.revision != revision);
-        let good = good.map(|good| store.good_state(&good)).transpose()?;
         // Before the undo: a crash in between must not end in a second try.
-        if let Some(good) = &good {
-            let (away_from, good) = (revision.clone(), good.clone());
-            let reason = format!("did not pass its health checks: {failing}");
-            store.set_pin(Some(&Pin { away_from, good, reason, automatic: true }))?;
-        }
+        let kept = keep_away(store, &revision, format!("did not pass its health checks: {failing}"))?;
         let error = ApplyError::Unhealthy(failing.clone());
         match self.take_back(store, transaction, error, tell).await? {
-            ReconcileError::Undone(_) => {
-                Err(ReconcileError::Unhealthy { revision, seconds, failing, kept: good.is_some() })
-            }
+            ReconcileError::Undone(_) => Err(ReconcileError::Unhealthy { revision, seconds, failing, kept }),
+            stuck => Err(stuck),
+        }
+    }
+
+    /// Takes the change that is under way back, and keeps the host away from its revision.
+    pub async fn give_up(&self, reason: &str, tell: Tell<'_>) -> Result<(), ReconcileError> {
+        let store = Store::open(&self.root)?;
+        let _exclusive = self.exclusive(&store, tell).await?;
+        self.packages.wait(tell).await?;
+        let Some(mut transaction) = store.unfinished()? else { return Ok(()) };
+        let revision = transaction.record.revision.clone();
+        keep_away(&store, &revision, reason.to_owned())?;
+        match self.take_back(&store, &mut transaction, ApplyError::Unhealthy(reason.to_owned()), tell).await? {
+            ReconcileError::Undone(_) => Ok(()),
             stuck => Err(stuck),
         }
     }

@@ -32,7 +32,7 @@ use crate::{Slot, slot};
 use certificates::Authority;
 
 pub use bare::class_of;
-pub use certificates::certificate_request;
+pub use certificates::{certificate_request, certificate_request_with};
 pub use component::Component;
 pub use join::{JoinOptions, TOKEN, node_is_ready};
 pub use operator::set_of_all;
@@ -94,14 +94,28 @@ impl Drop for Shared {
     }
 }
 
+/// What a control plane is to be like.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterOptions<'a> {
+    /// More flags of the API server.
+    pub flags: &'a [(&'a str, String)],
+    /// How long certificates are good that the cluster signs; a year by default.
+    pub signing: Option<Duration>,
+}
+
 impl Cluster {
     /// Starts a control plane in this slot and waits until it serves. One for each slot.
     pub fn start(slot: &Arc<Slot>) -> Result<Self> {
-        Self::start_with(slot, &[])
+        Self::start_as(slot, &ClusterOptions::default())
     }
 
     /// The same with more flags of the API server, such as [`audit::Audit::flags`].
     pub fn start_with(slot: &Arc<Slot>, flags: &[(&str, String)]) -> Result<Self> {
+        Self::start_as(slot, &ClusterOptions { flags, ..ClusterOptions::default() })
+    }
+
+    /// The same, with options.
+    pub fn start_as(slot: &Arc<Slot>, options: &ClusterOptions<'_>) -> Result<Self> {
         let binaries = kubernetes::binaries()?;
         let start = Instant::now();
         let dir = slot.dir().join("cluster");
@@ -109,10 +123,11 @@ impl Cluster {
         let authority = Authority::new(&dir, slot.number().gateway())?;
         let cluster = Self {
             etcd: etcd(slot, &binaries, &dir),
-            api_server: flags
+            api_server: options
+                .flags
                 .iter()
                 .fold(api_server(slot, &binaries, &dir), |server, (name, value)| server.flag(name, value)),
-            controller_manager: controller_manager(slot, &binaries, &dir),
+            controller_manager: controller_manager(slot, &binaries, &dir, options),
             scheduler: scheduler(slot, &binaries, &dir),
             slot: Arc::clone(slot),
             binaries,
@@ -176,7 +191,12 @@ impl Cluster {
 
     /// A kubeconfig with the cluster's bootstrap token, which is in a file of its own, as the kubelet preset writes it.
     pub fn bootstrap_kubeconfig(&self, token_file: &str) -> String {
-        self.authority.kubeconfig_with(&self.url(), &serde_json::json!({"tokenFile": token_file}))
+        self.kubeconfig_with(&serde_json::json!({"tokenFile": token_file}))
+    }
+
+    /// A kubeconfig with any credential, as a user's entry has it; `{}` has none.
+    pub fn kubeconfig_with(&self, user: &serde_json::Value) -> String {
+        self.authority.kubeconfig_with(&self.url(), user)
     }
 
     /// A client of an administrator. Each test makes its own: a client belongs to the runtime that it was made in.
@@ -211,12 +231,17 @@ impl Cluster {
         Ok(done.stdout)
     }
 
-    /// A node-controller of this checkout, not started yet. Several may run; one of them acts.
+    /// A node-controller of this checkout, not started yet. Several may run; one of them acts. Each has the rights of its
+    /// service account and no others, so that what they may do is tested for real.
     pub fn controller(&self, identity: &str) -> Result<Component> {
-        self.controller_with(identity, &self.kubeconfig())
+        let groups = ["system:serviceaccounts", "system:serviceaccounts:nodelet-system"];
+        let kubeconfig = self.kubeconfig_for("system:serviceaccount:nodelet-system:node-controller", &groups)?;
+        let path = self.dir.join("node-controller.conf");
+        fs::write(&path, kubeconfig).with_context(|| format!("writing {}", path.display()))?;
+        self.controller_with(identity, &path)
     }
 
-    /// The same with the credential in a file instead of an administrator's.
+    /// The same with the credential in a file.
     pub fn controller_with(&self, identity: &str, kubeconfig: &Path) -> Result<Component> {
         let program = crate::paths::program("node-controller")?;
         let name = format!("node-controller-{identity}");
@@ -236,8 +261,9 @@ impl Cluster {
         })
     }
 
-    /// Copies the logs to where the failing test's evidence goes, and says so.
-    fn keep_evidence(&self) {
+    /// Copies the logs to where the failing test's evidence goes, and says so. Done by itself when a test panics while it
+    /// holds the control plane.
+    pub fn keep_evidence(&self) {
         let dir = where_evidence_goes().join("control-plane");
         let copied = fs::create_dir_all(&dir).and_then(|()| {
             // Of node-controllers too.
@@ -246,8 +272,15 @@ impl Cluster {
                     fs::copy(entry.path(), dir.join(entry.file_name()))?;
                 }
             }
-            let objects = self.kubectl(&["get", "nodes,pods,events,csr", "-A", "-o", "yaml", "--request-timeout=10s"]);
-            fs::write(dir.join("objects.yaml"), objects.unwrap_or_else(|error| format!("{error:#}")))
+            // Apart: not every cluster has all kinds.
+            for (file, kinds) in [
+                ("objects.yaml", "nodes,pods,events,csr,leases"),
+                ("nodelet.yaml", "nodeclasses,nodesets,nodestates,controllerrevisions"),
+            ] {
+                let objects = self.kubectl(&["get", kinds, "-A", "-o", "yaml", "--request-timeout=10s"]);
+                fs::write(dir.join(file), objects.unwrap_or_else(|error| format!("{error:#}")))?;
+            }
+            Ok(())
         });
         match copied {
             Ok(()) => eprintln!("the control plane's logs are in {}", dir.display()),
@@ -315,9 +348,9 @@ fn api_server(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component {
         .flag("shutdown-delay-duration", "0s")
 }
 
-fn controller_manager(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component {
+fn controller_manager(slot: &Slot, binaries: &Binaries, dir: &Path, options: &ClusterOptions<'_>) -> Component {
     let file = |name: &str| dir.join(name).display().to_string();
-    Component::new("kube-controller-manager", slot, binaries.program("kube-controller-manager"), dir)
+    let component = Component::new("kube-controller-manager", slot, binaries.program("kube-controller-manager"), dir)
         .flag("kubeconfig", file("controller-manager.conf"))
         .flag("bind-address", slot.number().loopback())
         .flag("leader-elect", false)
@@ -326,7 +359,11 @@ fn controller_manager(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component
         .flag("service-account-private-key-file", file("service-account.key"))
         .flag("root-ca-file", file("ca.crt"))
         .flag("cluster-signing-cert-file", file("ca.crt"))
-        .flag("cluster-signing-key-file", file("ca.key"))
+        .flag("cluster-signing-key-file", file("ca.key"));
+    match options.signing {
+        Some(signing) => component.flag("cluster-signing-duration", format!("{}s", signing.as_secs())),
+        None => component,
+    }
 }
 
 fn scheduler(slot: &Slot, binaries: &Binaries, dir: &Path) -> Component {

@@ -152,7 +152,9 @@ impl Slot {
 fn bridge(number: Number) -> Result<()> {
     let name = number.bridge();
     let what = || format!("making the bridge {name}");
-    ip(&format!("link add {name} type bridge")).with_context(what)?;
+    // An address of its own: otherwise it is that of one of its ports, and changes when a node goes, and the other nodes
+    // talk to nobody until they ask for it again half a minute later.
+    ip(&format!("link add {name} address 02:6e:6c:74:00:{:02x} type bridge", number.0)).with_context(what)?;
     ip(&format!("addr add {}/24 dev {name}", number.gateway())).with_context(what)?;
     ip(&format!("link set {name} up")).with_context(what)?;
     Ok(())

@@ -3,14 +3,20 @@
 
 #[path = "cluster/cloud_init.rs"]
 mod cloud_init;
+#[path = "cluster/contents.rs"]
+mod contents;
 #[path = "cluster/control_plane.rs"]
 mod control_plane;
 #[path = "cluster/cost.rs"]
 mod cost;
+#[path = "cluster/faults.rs"]
+mod faults;
 #[path = "cluster/follow.rs"]
 mod follow;
 #[path = "cluster/herd.rs"]
 mod herd;
+#[path = "cluster/identity.rs"]
+mod identity;
 #[path = "cluster/install.rs"]
 mod install;
 #[path = "cluster/kubeadm.rs"]
@@ -21,3 +27,9 @@ mod nodes;
 mod objects;
 #[path = "cluster/plugin.rs"]
 mod plugin;
+#[path = "cluster/renewal.rs"]
+mod renewal;
+#[path = "cluster/scene.rs"]
+mod scene;
+#[path = "cluster/status.rs"]
+mod status;

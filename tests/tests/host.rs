@@ -15,6 +15,8 @@ mod docker;
 mod faults;
 #[path = "host/health.rs"]
 mod health;
+#[path = "host/itself.rs"]
+mod itself;
 #[path = "host/node.rs"]
 mod node;
 #[path = "host/nodelet.rs"]

@@ -1,6 +1,5 @@
 //! Events: what happened, for people who look at an object.
 
-use super::MANAGER;
 use crate::decide::Telling;
 use crate::world::World;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,6 +10,10 @@ use std::sync::Arc;
 
 /// An Event's note ends at 1024 bytes.
 const NOTE_LIMIT: usize = 1000;
+
+/// Who tells, by a qualified name: the plain one is that of a controller in kube-controller-manager, which tells of Nodes
+/// too.
+const REPORTER: &str = "nodelet.dev/node-controller";
 
 /// What publishes them.
 #[derive(Clone)]
@@ -24,7 +27,7 @@ impl fmt::Debug for Events {
 
 impl Events {
     pub(super) fn new(client: Client, identity: &str) -> Self {
-        let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(identity.to_owned()) };
+        let reporter = Reporter { controller: REPORTER.to_owned(), instance: Some(identity.to_owned()) };
         Self(Arc::new(Recorder::new(client, reporter)))
     }
 

@@ -194,7 +194,8 @@ fn contents_come_before_the_state_that_names_them() {
         {"path": "/s", "contentFrom": {"secretRef": {"namespace": "n", "name": "s", "key": "k"}}}]});
     let spec = NodeClassSpec { state: serde_json::from_value(state).unwrap(), ..NodeClassSpec::default() };
     let reference = spec.state.references().pop_first().unwrap();
-    world.classes.insert("c".into(), Arc::new(NodeClass::new("c", spec)));
+    let with_contents = Arc::new(NodeClass::new("c", spec));
+    world.classes.insert("c".into(), Arc::clone(&with_contents));
     settle(&mut world);
     assert!(world.states.is_empty() && world.stored.is_empty(), "it is not known whether they are there");
     world.sources.insert(reference.clone(), Source::Missing);
@@ -214,6 +215,24 @@ fn contents_come_before_the_state_that_names_them() {
     world.classes.insert("c".into(), class("c", "a"));
     settle(&mut world);
     assert!(world.stored.is_empty() && world.states["n1"].spec.secrets.is_none());
+    world.classes.insert("c".into(), with_contents);
+    settle(&mut world);
+    assert!(world.stored.contains_key("n1"));
+    world.nodes.insert("n1".into(), node("n1", "other"));
+    settle(&mut world);
+    assert!(world.states.is_empty() && world.stored.is_empty(), "it goes with its node");
+}
+
+#[test]
+fn a_class_that_changes_has_a_revision_all_the_time() {
+    let mut world = world();
+    settle(&mut world);
+    world.classes.insert("c".into(), class("c", "b"));
+    let told = settle(&mut world);
+    assert!(!told.iter().any(|one| one.reason == "NoRevision"), "{told:?}");
+    world.classes.clear();
+    let told = settle(&mut world);
+    assert!(told.iter().any(|one| one.reason == "NoRevision" && one.warning), "{told:?}");
 }
 
 #[test]

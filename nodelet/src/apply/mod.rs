@@ -19,6 +19,7 @@ use crate::host::withhold;
 use crate::observe::Observed;
 use crate::plan::{Action, PackageChange, Plan, Step, UnitChange, headline};
 use crate::progress::{Progress, Tell};
+use crate::rescue;
 use crate::store::{Before, Blobs, FileBefore, Kind, StoreError, Transaction};
 use futures::future::join_all;
 use std::time::SystemTime;
@@ -147,6 +148,12 @@ async fn change_packages(
     let mut wanted = perform::transaction(changes);
     wanted.take(job.staged);
     wanted.withhold = withheld.clone();
+    if hands.root.is_host()
+        && rescue::concerns(changes)
+        && let Err(error) = rescue::arm(hands.root).await
+    {
+        return Ok(Err(error));
+    }
     match hands.packages.transact(&wanted, job.tell).await {
         Ok(asked) => {
             owed.owe(&asked, job.plan);

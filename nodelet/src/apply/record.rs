@@ -78,6 +78,7 @@ fn own_part(owned: &mut Owned, transaction: &Transaction, number: usize, part: &
                     before,
                     followers: file.map(|file| file.followers.clone()).unwrap_or_default(),
                     unit_file: file.is_some_and(|file| file.purpose == Purpose::Unit),
+                    secret: file.is_some_and(|file| file.secret),
                 };
                 owned.files.insert(path.clone(), file);
             }

@@ -30,6 +30,15 @@ pub(super) fn execute(global: &Global, options: &Options) -> anyhow::Result<Exit
         anyhow::bail!("there is no state file {path}: write it, or name one on the command line");
     };
     let revision = &planned.desired.revision;
+    if let Some(waits) = &planned.waits_for {
+        match global.output {
+            Output::Json => {
+                print_json(&serde_json::json!({"converged": false, "revision": revision, "waitsFor": waits}))?;
+            }
+            Output::Text => println!("Revision {revision} is not applied yet: it waits for {waits}."),
+        }
+        return Ok(exit::code(exit::FAILED));
+    }
     match global.output {
         Output::Json => print_json(&serde_json::json!({"converged": true, "revision": revision, "steps": steps}))?,
         Output::Text if steps == 0 => println!("Nothing to do: the node is as revision {revision} wants it."),

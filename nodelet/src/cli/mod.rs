@@ -6,6 +6,7 @@ mod history;
 mod plan;
 mod progress;
 mod render;
+mod rescue;
 mod rollback;
 mod run;
 mod stage;
@@ -77,6 +78,9 @@ enum Command {
     Status,
     /// Check state files or configuration files; print every mistake with line and column.
     Validate(validate::Options),
+    /// Watch over nodelet's own upgrade; nodelet starts this itself.
+    #[command(hide = true)]
+    Rescue,
     /// Show the state with its presets written out: packages, files, units and kernel settings.
     Render(render::Options),
     /// Show the configuration in effect, and which file each value comes from.
@@ -99,6 +103,7 @@ pub fn execute(cli: Cli) -> ExitCode {
         Command::Stage(options) => stage::execute(&global, &options),
         Command::Apply(options) => apply::execute(&global, &options),
         Command::Rollback(options) => rollback::execute(&global, &options),
+        Command::Rescue => rescue::execute(&global),
         Command::History => history::execute(&global),
         Command::Status => status::execute(&global),
         Command::Validate(options) => validate::execute(&global, &options),

@@ -3,14 +3,13 @@
 use super::heartbeat;
 use super::report::Report;
 use super::take::Taker;
+use super::watch::{Change, Watch};
 use crate::identity::{Credential, Identity, IdentityError};
 use crate::root::Root;
 use anyhow::Context;
-use futures::StreamExt;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::watcher::{self, Event, watcher};
 use nodelet_api::objects::{self, GROUP, NodeState, NodeStateStatus, VERSION};
 use serde_json::json;
 use std::time::Duration;
@@ -36,6 +35,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(16);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// How often a file that is not there yet is looked for; only the first round of the node makes it.
 const FILE_WAIT: Duration = Duration::from_secs(30);
+/// What is said while nobody hands out anything.
+const NO_STATE: &str = "its NodeState does not exist: does a NodeSet select this node?";
 /// A renewal that failed is tried again after this part of what is left of the certificate.
 const RENEWAL_RETRIES: i32 = 10;
 
@@ -158,12 +159,13 @@ impl Follower {
         let client = credential.client.clone();
         let taker = Taker { root: &self.root, client: &client, namespace: &self.namespace };
         let objects: Api<NodeState> = Api::all(client.clone());
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
-        let mut watch = watcher(objects.clone(), config).boxed();
+        let mut watch = Watch::new(objects.clone(), &self.node);
         let mut current: Option<NodeState> = None;
         let mut said: Option<NodeStateStatus> = None;
         let mut quiet_until = Instant::now();
         let identity = credential.describe();
+        // A kubelet's credential may write no Lease but the kubelet's own (the admission plugin NodeRestriction).
+        let beats = credential.certificate.is_some();
         let mut beat = heartbeat::Beat::new(&client, &self.namespace, &self.node);
         reports.mark_changed();
         loop {
@@ -173,36 +175,32 @@ impl Follower {
                 reports.changed().await
             };
             tokio::select! {
-                change = watch.next() => {
-                    match change.context("the watch ended")?.context("watching this node's NodeState")? {
-                        // It is made anew, or the node left its set: what is kept goes on to count.
-                        Event::Delete(_) => (current, said) = (None, None),
-                        Event::InitDone if current.is_none() => {
-                            let told = "its NodeState does not exist: does a NodeSet select this node?".to_owned();
-                            if news.send(News::Away(told)).await.is_err() {
-                                return Ok(());
-                            }
-                        }
-                        Event::Init | Event::InitDone => {}
-                        Event::InitApply(state) | Event::Apply(state) => {
-                            let first = current.as_ref().is_none_or(|known| known.metadata.uid != state.metadata.uid);
-                            if first {
-                                said.clone_from(&state.status);
-                                if news.send(News::Reached).await.is_err() {
-                                    return Ok(());
-                                }
-                            }
-                            let asks = first || current.as_ref().is_none_or(|before| before.spec != state.spec);
-                            current = Some(state.clone());
-                            if asks && taker.take_up(&state).await? && news.send(News::Asked).await.is_err() {
-                                return Ok(());
-                            }
-                            if first {
-                                reports.mark_changed();
-                            }
+                change = watch.next() => match change? {
+                    // It is made anew, or the node left its set: what is kept goes on to count.
+                    Change::Gone | Change::Missing => {
+                        (current, said) = (None, None);
+                        if news.send(News::Away(NO_STATE.to_owned())).await.is_err() {
+                            return Ok(());
                         }
                     }
-                }
+                    Change::Is(state) => {
+                        let first = current.as_ref().is_none_or(|known| known.metadata.uid != state.metadata.uid);
+                        if first {
+                            said.clone_from(&state.status);
+                            if news.send(News::Reached).await.is_err() {
+                                return Ok(());
+                            }
+                        }
+                        let asks = first || current.as_ref().is_none_or(|before| before.spec != state.spec);
+                        let state = &*current.insert(*state);
+                        if asks && taker.take_up(state).await? && news.send(News::Asked).await.is_err() {
+                            return Ok(());
+                        }
+                        if first {
+                            reports.mark_changed();
+                        }
+                    }
+                },
                 told = next_report, if current.is_some() => {
                     if told.is_err() {
                         return Ok(());
@@ -217,7 +215,7 @@ impl Follower {
                         quiet_until = Instant::now() + REPORT_PAUSE;
                     }
                 }
-                () = beat.due(), if current.is_some() => beat.beat().await?,
+                () = beat.due(), if beats && current.is_some() => beat.beat().await?,
             }
         }
     }

@@ -7,6 +7,7 @@ mod follow;
 mod heartbeat;
 mod report;
 mod take;
+mod watch;
 
 pub use follow::{Follower, News};
 pub use report::Report;

@@ -142,7 +142,9 @@ impl Identity {
 
     async fn ask_with(&self, path: &Path, tell: &(dyn Fn(String) + Sync)) -> Result<Credential, IdentityError> {
         let mut way = read(path).await?;
-        if let Some(token) = token::from_systemd()? {
+        // The token is for the first way in; the kubelet's credential is tried when that one is gone or over.
+        let token = if path == self.kubeconfig { token::from_systemd()? } else { None };
+        if let Some(token) = token {
             way.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
         } else if let Some(file) = &way.auth_info.token_file {
             token::check_file(Path::new(file))?;

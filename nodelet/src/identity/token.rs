@@ -41,7 +41,7 @@ pub(super) fn from_systemd() -> Result<Option<String>, TokenError> {
     let mut text = String::new();
     let path = PathBuf::from(CREDENTIAL);
     file.read_to_string(&mut text).map_err(|source| TokenError::Unreadable { path, source })?;
-    // The unit sets an empty one, so that none has to exist.
+    // An empty one is none.
     match text.trim() {
         "" => Ok(None),
         token if is_token(token) => Ok(Some(token.to_owned())),

@@ -4,7 +4,7 @@ use super::Planned;
 use crate::apply::own;
 use crate::contents::Contents;
 use crate::source::Desired;
-use crate::store::{End, FileBefore, Good, Kind, Owned, Store, StoreError, Transaction};
+use crate::store::{End, FileBefore, Good, Kind, Owned, OwnedFile, Pin, Store, StoreError, Transaction};
 use jiff::Timestamp;
 use nodelet_api::text::PackageVersion;
 
@@ -16,12 +16,13 @@ pub(super) fn conclude(
     transaction: Option<Transaction>,
     planned: &Planned,
 ) -> Result<bool, StoreError> {
+    let before = owned.clone();
     own(owned, transaction.as_ref(), &planned.target, &planned.observed);
     // Ended first: a crash in between forgets that a file is ours, which is safe; the other way round, the next round
     // would take what was put back for something that nodelet placed.
     if let Some(mut transaction) = transaction {
         transaction.ended(End::Done)?;
-        forget_secrets(store, &transaction, owned, planned)?;
+        forget_secrets(store, &transaction, &before, owned)?;
     }
     if *owned != store.owned()? {
         store.set_owned(owned)?;
@@ -38,19 +39,24 @@ pub(super) fn conclude(
     Ok(new)
 }
 
-/// What was in the place of a secret was kept to undo the change; nothing undoes it any more.
+/// A secret that was in a file's place was kept to undo the change; nothing undoes it any more, whatever is there now.
 fn forget_secrets(
     store: &Store,
     transaction: &Transaction,
+    owned_before: &Owned,
     owned: &Owned,
-    planned: &Planned,
 ) -> Result<(), StoreError> {
+    let secret = |owned: &Owned, path: &str| owned.files.get(path).is_some_and(|file| file.secret);
+    // The same content may be what some other file was before nodelet, and comes back there: an empty one, for example.
+    let comes_back = |name: &str| {
+        let found = |file: &OwnedFile| matches!(&file.before, FileBefore::File { content, .. } if content == name);
+        owned.files.values().any(found)
+    };
     for part in transaction.parts() {
         for (path, before) in &part.before.files {
-            let found_there = owned.files.get(path).is_some_and(|file| file.before == *before);
             if let FileBefore::File { content, .. } = before
-                && !found_there
-                && planned.target.files.get(path).is_some_and(|file| file.secret)
+                && !comes_back(content)
+                && (secret(owned_before, path) || secret(owned, path))
             {
                 store.blobs().forget(content)?;
             }
@@ -83,4 +89,12 @@ pub(super) fn begin(store: &Store, desired: &Desired) -> Result<Transaction, Sto
         (false, false) => Kind::Apply,
     };
     store.begin(kind, &desired.revision, &desired.origin)
+}
+
+/// Keeps the host away from a revision, at the newest good one; whether there is one.
+pub(super) fn keep_away(store: &Store, revision: &str, reason: String) -> Result<bool, StoreError> {
+    let good = store.good()?.into_iter().find(|good| good.revision != revision);
+    let Some(good) = good.map(|good| store.good_state(&good)).transpose()? else { return Ok(false) };
+    store.set_pin(Some(&Pin { away_from: revision.to_owned(), good, reason, automatic: true }))?;
+    Ok(true)
 }

@@ -29,6 +29,9 @@ pub struct OwnedFile {
     /// It is a unit file or drop-in.
     #[serde(default)]
     pub unit_file: bool,
+    /// Its content came from a Secret.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
 }
 
 /// A unit whose enablement nodelet changed.

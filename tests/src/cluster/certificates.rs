@@ -127,7 +127,13 @@ impl Authority {
 
 /// A request for a client certificate of any user and groups, with a new key, as `spec.request` takes it.
 pub fn certificate_request(user: &str, groups: &[&str]) -> Result<String> {
-    let mut parameters = CertificateParams::new(Vec::new()).context("describing a certificate")?;
+    certificate_request_with(user, groups, &[])
+}
+
+/// The same, for a machine's names as well.
+pub fn certificate_request_with(user: &str, groups: &[&str], names: &[&str]) -> Result<String> {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let mut parameters = CertificateParams::new(names).context("describing a certificate")?;
     parameters.distinguished_name = rcgen::DistinguishedName::new();
     for group in groups {
         parameters.distinguished_name.push(DnType::OrganizationName, *group);

@@ -1,132 +1,11 @@
 //! Nodes that follow the cluster: a class changes, and so do they.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use testbed::cluster::audit::Audit;
-use testbed::cluster::{Cluster, Component, TOKEN};
-use testbed::image::Kind;
-use testbed::slot::Slot;
-use testbed::{Node, NodeOptions, nodelet};
+use serde_json::json;
+use testbed::Node;
 
-const SOON: Duration = Duration::from_secs(60);
-/// Who the controller is where it runs as config/default has it.
-pub(crate) const CONTROLLER: &str = "system:serviceaccount:nodelet-system:node-controller";
-
-/// A control plane with the custom resources, and one controller.
-pub(crate) struct Scene {
-    pub(crate) cluster: Cluster,
-    controller: Component,
-}
-
-impl Scene {
-    pub(crate) fn new() -> Self {
-        let cluster = Cluster::start(&Slot::take().unwrap()).unwrap();
-        Self::define_in(&cluster);
-        let controller = cluster.controller("one").unwrap();
-        controller.start().unwrap();
-        Self { cluster, controller }
-    }
-
-    /// With a log of what nodelets and the controller ask the API server for. The controller has its own credential.
-    pub(crate) fn audited() -> (Self, Audit) {
-        let slot = Slot::take().unwrap();
-        let audit = Audit::of(&slot, &[CONTROLLER], &["nodelet:nodes"]).unwrap();
-        let cluster = Cluster::start_with(&slot, &audit.flags()).unwrap();
-        Self::define_in(&cluster);
-        let path = slot.dir().join("controller.conf");
-        let groups = ["system:serviceaccounts", "system:serviceaccounts:nodelet-system"];
-        std::fs::write(&path, cluster.kubeconfig_for(CONTROLLER, &groups).unwrap()).unwrap();
-        let controller = cluster.controller_with("one", &path).unwrap();
-        controller.start().unwrap();
-        (Self { cluster, controller }, audit)
-    }
-
-    fn define_in(cluster: &Cluster) {
-        crate::objects::define_in(cluster);
-        cluster.kubectl(&["create", "namespace", "nodelet-system"]).unwrap();
-        for part in ["rbac", "admission"] {
-            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(part);
-            cluster.kubectl(&["apply", "--server-side", "-k", directory.to_str().unwrap()]).unwrap();
-        }
-    }
-
-    /// A node with nodelet that follows the cluster, and its Node object.
-    pub(crate) fn node(&self, name: &str) -> Node {
-        let node = nodelet::node_in(self.cluster.slot(), NodeOptions::new(name, Kind::Base)).unwrap();
-        let kubeconfig = self.cluster.bootstrap_kubeconfig("/etc/nodelet/token");
-        node.write_file("/etc/nodelet/kubeconfig", kubeconfig, 0o600).unwrap();
-        node.write_file("/etc/nodelet/token", TOKEN, 0o600).unwrap();
-        let settings = "[cluster]\nkubeconfig = \"/etc/nodelet/kubeconfig\"\n";
-        node.write_file("/etc/nodelet/nodelet.toml.d/cluster.toml", settings, 0o600).unwrap();
-        nodelet::install(&node, None).unwrap();
-        self.node_object(name);
-        node
-    }
-
-    /// A Node without a machine.
-    pub(crate) fn node_object(&self, name: &str) {
-        self.node_objects(&[name]);
-    }
-
-    /// Several of them.
-    pub(crate) fn node_objects(&self, names: &[&str]) {
-        let object = |name: &&str| {
-            format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{role: worker}}}}\n---\n")
-        };
-        self.cluster.apply(&names.iter().map(object).collect::<String>()).unwrap();
-    }
-
-    pub(crate) fn class(&self, content: &str) {
-        let class = format!(
-            "apiVersion: nodelet.dev/v1alpha1\nkind: NodeClass\nmetadata: {{name: worker}}\nspec:\n  state:\n    files:\n\
-             \x20   - {{path: /etc/from-cluster, content: \"{content} ${{node.name}}\"}}\n"
-        );
-        self.cluster.apply(&class).unwrap();
-    }
-
-    pub(crate) fn set(&self) {
-        let set = "apiVersion: nodelet.dev/v1alpha1\nkind: NodeSet\nmetadata: {name: workers}\n\
-                   spec: {classRef: {name: worker}, selector: {matchLabels: {role: worker}}}\n";
-        self.cluster.apply(set).unwrap();
-    }
-
-    pub(crate) fn state(&self, node: &str) -> Value {
-        let text = self.cluster.kubectl(&["get", "nodestate", node, "-o", "json"]).unwrap();
-        serde_json::from_str(&text).unwrap()
-    }
-
-    /// Waits until the nodes' credentials may read their states.
-    pub(crate) fn wait_for_rights(&self, nodes: &[&str]) {
-        self.wait_for_rights_within(nodes, SOON);
-    }
-
-    pub(crate) fn wait_for_rights_within(&self, nodes: &[&str], limit: Duration) {
-        testbed::wait_until("the nodes' rights", limit, || {
-            let found = self.cluster.kubectl(&["get", "clusterrolebindings", "-o", "name"]).unwrap_or_default();
-            let there = |node: &&str| found.lines().any(|line| line.ends_with(&format!("/nodelet:{node}")));
-            let late = nodes.iter().find(|node| !there(node));
-            Ok(late.map_or(testbed::wait::Seen::Done(()), testbed::wait::Seen::not_yet))
-        })
-        .unwrap();
-    }
-
-    /// Waits until all nodes report that they are what they must be.
-    pub(crate) fn wait_until_applied(&self, nodes: &[&str]) {
-        testbed::wait_until("the nodes to be as the class wants them", SOON, || {
-            let late = nodes.iter().map(|node| (*node, self.state(node))).find(|(_, state)| {
-                let applied = &state["status"]["applied"]["revision"];
-                applied.is_null() || *applied != state["spec"]["revision"]
-            });
-            Ok(match late {
-                None => testbed::wait::Seen::Done(()),
-                Some((node, state)) => testbed::wait::Seen::not_yet(format!("{node}: {state}")),
-            })
-        })
-        .unwrap();
-    }
-}
+use crate::scene::{SOON, Scene};
 
 #[test]
 fn a_class_reaches_its_nodes_and_they_say_so() {
@@ -135,11 +14,6 @@ fn a_class_reaches_its_nodes_and_they_say_so() {
     let nodes: Vec<Node> = names.iter().map(|name| scene.node(name)).collect();
     scene.class("one");
     scene.set();
-    testbed::wait_until("the states", SOON, || {
-        let found = scene.cluster.kubectl(&["get", "nodestates", "-o", "name"]).unwrap_or_default();
-        Ok(if found.lines().count() == 3 { testbed::wait::Seen::Done(()) } else { testbed::wait::Seen::not_yet(found) })
-    })
-    .unwrap();
     scene.wait_until_applied(&names);
     for (node, name) in nodes.iter().zip(names) {
         assert_eq!(node.read_file("/etc/from-cluster").unwrap(), format!("one {name}"));
@@ -154,11 +28,6 @@ fn a_class_reaches_its_nodes_and_they_say_so() {
     // A change, measured until it is reported back from all of them.
     let start = Instant::now();
     scene.class("two");
-    testbed::wait_until("the revision to change", SOON, || {
-        let late = names.iter().any(|name| scene.state(name)["spec"]["revision"] == state["spec"]["revision"]);
-        Ok(if late { testbed::wait::Seen::not_yet("the old one") } else { testbed::wait::Seen::Done(()) })
-    })
-    .unwrap();
     scene.wait_until_applied(&names);
     println!("a change reached 3 nodes and was reported back after {} ms", start.elapsed().as_millis());
     for (node, name) in nodes.iter().zip(names) {
@@ -187,7 +56,10 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
     for name in ["own", "other"] {
         scene.node_object(name);
     }
-    scene.class("one");
+    let secret = ["create", "secret", "generic", "source", "--namespace=nodelet-system", "--from-literal=key=hush"];
+    scene.cluster.kubectl(&secret).unwrap();
+    let from = json!({"secretRef": {"namespace": "nodelet-system", "name": "source", "key": "key"}});
+    scene.class_of("worker", &json!({"state": {"files": [{"path": "/etc/key", "contentFrom": from}]}}));
     scene.set();
     scene.wait_for_rights(&["own", "other"]);
     let path = scene.cluster.slot().dir().join("own.conf");
@@ -204,18 +76,25 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
         std::fs::write(&path, object).unwrap();
         path.display().to_string()
     };
-    let lease = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: own, namespace: nodelet-system}\n";
+    let lease = |name: &str, namespace: &str| {
+        let metadata = json!({"name": name, "namespace": namespace});
+        let object = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata});
+        file(&format!("{name}.{namespace}.json"), &object.to_string())
+    };
+    let (own_lease, others_lease) = (lease("own", "nodelet-system"), lease("other", "nodelet-system"));
+    let (leaders_lease, kubelets_lease) = (lease("node-controller", "nodelet-system"), lease("own", "kube-node-lease"));
     let next = testbed::cluster::certificate_request("nodelet:own", &["nodelet:nodes"]).unwrap();
     let next = format!(
         "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {{name: own-next}}\nspec:\n  \
          {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth, digital signature], request: {next}}}\n"
     );
 
-    let allowed: [&[&str]; 5] = [
+    let allowed: [&[&str]; 6] = [
+        &["get", "secret", "nodelet-contents.own", system],
         &["get", "nodestate", "own"],
         &["patch", "nodestate", "own", "--subresource=status", "--type=merge", "-p", status],
         &["get", "controllerrevision", &revision, system],
-        &["apply", "--server-side", "-f", &file("lease.yaml", lease)],
+        &["apply", "--server-side", "-f", &own_lease],
         &["create", "-f", &file("next.yaml", &next)],
     ];
     for words in allowed {
@@ -226,7 +105,16 @@ async fn a_node_reaches_its_own_state_and_nothing_else() {
                    spec: {signerName: example.com/any, usages: [client auth], request: ";
     let encoded = testbed::cluster::certificate_request("somebody", &[]).unwrap();
     scene.cluster.apply(&format!("{request}{encoded}}}\n")).unwrap();
-    let refused: [&[&str]; 12] = [
+    let refused: [&[&str]; 21] = [
+        &["get", "secret", "nodelet-contents.other", system],
+        &["get", "secret", "source", system],
+        &["delete", "secret", "nodelet-contents.own", system],
+        &["get", "lease", "other", system],
+        &["apply", "--server-side", "-f", &others_lease],
+        &["apply", "--server-side", "-f", &leaders_lease],
+        &["apply", "--server-side", "-f", &kubelets_lease],
+        &["delete", "lease", "own", system],
+        &["delete", "validatingadmissionpolicy", "nodelet-nodes"],
         &["get", "nodestate", "other"],
         &["get", "nodestates"],
         &["patch", "nodestate", "own", "--type=merge", "-p", spec],

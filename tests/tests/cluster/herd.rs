@@ -18,7 +18,7 @@ use testbed::cluster::audit::{Request, counted};
 use testbed::wait::Seen;
 use tokio::sync::{mpsc, watch};
 
-use crate::follow::Scene;
+use crate::scene::Scene;
 
 const NODES: usize = 200;
 /// For the controller to make two hundred of everything, on a busy machine.

@@ -11,7 +11,7 @@ use testbed::command::{self, Output};
 use testbed::wait::Seen;
 use testbed::wait_until;
 
-use crate::follow::Scene;
+use crate::scene::Scene;
 
 const SOON: Duration = Duration::from_secs(30);
 const NODES: [&str; 3] = ["plug-1", "plug-2", "plug-3"];
