@@ -174,10 +174,13 @@ pub(super) fn nodes_of(world: &World, members: &Members, set: &str) -> BTreeSet<
     nodes
 }
 
+/// The reason of a set whose last change the controller has not seen.
+pub(super) const NOT_SEEN: &str = "NotSeen";
+
 /// How far a set is: a reason, and a sentence without the numbers, which are shown beside it.
 fn progress(set: &NodeSet, status: &NodeSetStatus) -> (String, String) {
     if status.observed_generation < set.metadata.generation {
-        return ("NotSeen".into(), "node-controller has not seen the set's last change: does it run?".into());
+        return (NOT_SEEN.into(), "node-controller has not seen the set's last change: does it run?".into());
     }
     let Some(progressing) = condition(&status.conditions, "Progressing") else { return (String::new(), String::new()) };
     let rest = match progressing.message.split_once("; ") {
