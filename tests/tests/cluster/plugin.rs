@@ -158,6 +158,7 @@ fn the_plugin_shows_and_steers_a_rollout() {
     let second = plan_and_turn(&plugin, &first);
     undo_and_failure(&plugin, &first, &second);
     strangers(&plugin);
+    a_viewer(&plugin);
 }
 
 /// All nodes are done.
@@ -318,4 +319,14 @@ fn strangers(plugin: &Plugin) {
     assert!(plugin.refused(&["pause", "--node", "x"]).contains("`kubectl get nodes` lists those that do"));
     assert!(plugin.refused(&["status", "--context", "x"]).contains("kubectl config get-contexts"));
     assert_eq!(plugin.output(&["pause"]).code(), 2, "a set or a node must be named");
+}
+
+/// Who may only look sees how far sets are, though not the Nodes, and is told why not more.
+fn a_viewer(plugin: &Plugin) {
+    let words = ["create", "clusterrolebinding", "viewer", "--clusterrole=view", "--user=viewer"];
+    plugin.scene.cluster.kubectl(&words).unwrap();
+    let kubeconfig = plugin.scene.credential("viewer", &[]).display().to_string();
+    plugin.wait_for(&["status", "--kubeconfig", &kubeconfig], &["3 of 3 updated", "plug-3   done"]);
+    let refused = plugin.refused(&["pause", "workers", "--kubeconfig", &kubeconfig]);
+    assert!(refused.contains("you have no right to do that"), "{refused}");
 }
