@@ -27,6 +27,8 @@ mod kubeadm;
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/plugin.rs"]
+mod plugin;
 #[path = "cluster/renewal.rs"]
 mod renewal;
 #[path = "cluster/rollout.rs"]

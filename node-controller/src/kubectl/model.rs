@@ -174,10 +174,13 @@ pub(super) fn nodes_of(world: &World, members: &Members, set: &str) -> BTreeSet<
     nodes
 }
 
+/// The reason of a set whose last change the controller has not seen.
+pub(super) const NOT_SEEN: &str = "NotSeen";
+
 /// How far a set is: a reason, and a sentence without the numbers, which are shown beside it.
 fn progress(set: &NodeSet, status: &NodeSetStatus) -> (String, String) {
     if status.observed_generation < set.metadata.generation {
-        return ("NotSeen".into(), "node-controller has not seen the set's last change: does it run?".into());
+        return (NOT_SEEN.into(), "node-controller has not seen the set's last change: does it run?".into());
     }
     let Some(progressing) = condition(&status.conditions, "Progressing") else { return (String::new(), String::new()) };
     let rest = match progressing.message.split_once("; ") {
@@ -231,6 +234,9 @@ pub(super) fn node_row(world: &World, set: &NodeSet, revision: &str, name: &str)
 /// How far a node is that has no turn yet.
 fn pending(set: &NodeSet, node: Option<&Node>, state: Option<&NodeState>, revision: &str) -> (NodeStep, String) {
     let Some(state) = state else { return (NodeStep::Waiting, "it has no NodeState yet".to_owned()) };
+    if state.status.is_none() {
+        return (NodeStep::Waiting, "its nodelet has not reported yet".to_owned());
+    }
     let wrong = unwell(node, Some(state));
     if !wrong.is_empty() {
         return (NodeStep::Waiting, wrong);

@@ -272,7 +272,7 @@ Nothing begins now: the next window opens at noon.
     #[test]
     fn nothing_to_do_is_said_and_what_is_not_known_too() {
         let mut fixture = Fixture::new(&["n1"]);
-        assert!(shown(&fixture).contains("the steps are not known yet: it makes the revision ready"));
+        assert!(shown(&fixture).contains("the steps are not known yet: its nodelet has not reported yet"));
         fixture.applied("n1", NEW);
         assert_eq!(shown(&fixture), "All 1 nodes of workers have worker-new: nothing would change.\n");
     }

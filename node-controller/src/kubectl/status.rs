@@ -1,7 +1,7 @@
 //! `kubectl nodes status`
 
 use super::live::Live;
-use super::model::{self, NodeRow, NodeStep, SetRow};
+use super::model::{self, NOT_SEEN, NodeRow, NodeStep, SetRow};
 use super::output::{Cell, Colour, Look, Output, ago, plain, say, table};
 use super::read::{Reader, find};
 use crate::world::World;
@@ -20,6 +20,9 @@ pub(super) struct Options {
     #[arg(long, short)]
     watch: bool,
 }
+
+/// So long the controller may need to see a change.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often the times on a terminal move on.
 const TICK: Duration = Duration::from_secs(1);
@@ -48,6 +51,11 @@ async fn watch(reader: &Reader, options: &Options, output: Output) -> anyhow::Re
             let first = if shown.is_none() { "\x1b[2J" } else { "" };
             say(&format!("{first}\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")))?;
         } else if shown.as_ref() != Some(&now) {
+            // A change that the controller has not seen yet is seen in a moment: that is no news, unless it lasts.
+            let unseen = now.iter().any(|set| set.reason == NOT_SEEN);
+            if unseen && tokio::time::timeout(PATIENCE, live.changed()).await.is_ok() {
+                continue;
+            }
             match output {
                 Output::Text => say(&changes(shown.as_deref().unwrap_or_default(), &now))?,
                 // A document for each change.
@@ -114,6 +122,10 @@ fn said(set: &SetRow) -> String {
     match (set.reason.as_str(), set.message.as_str()) {
         ("", _) => "node-controller has not seen it yet: does it run?".to_owned(),
         (reason, "") => reason.to_owned(),
+        // What a node waits for stands beside the node.
+        (reason @ "Updating", message) => {
+            format!("{reason}: {}", message.split_once(", waits for ").map_or(message, |(node, _)| node))
+        }
         (reason, message) => format!("{reason}: {message}"),
     }
 }
@@ -203,7 +215,7 @@ mod tests {
         fixture.applied("n1", NEW);
         fixture.applied("n2", OLD);
         fixture.slot("n2", SlotStep::Draining, "pod a/b to leave");
-        fixture.progressing("True", "Updating", "1 of 2 nodes have worker-new; n2 is draining");
+        fixture.progressing("True", "Updating", "1 of 2 nodes have worker-new; n2 is draining, waits for x");
         fixture
     }
 

@@ -65,9 +65,8 @@ fn supersede(member: &Member<'_>, slot: &mut Slot, outcome: &Outcome) {
     if let Some(disruption) = member.staged(&slot.revision) {
         slot.disruption = disruption;
     }
-    if slot.step > SlotStep::Draining {
-        slot.step = SlotStep::Claimed;
-    }
+    // From the beginning: the node may have that one already, or need no drain for it. What has left has left.
+    slot.step = SlotStep::Claimed;
 }
 
 fn step(scene: &Scene<'_>, member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next {

@@ -1,253 +1,16 @@
-//! A cluster in miniature: nodes that do what their states say, with workloads and faults, and a rollout over them.
+//! Rollouts over a cluster in miniature.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod simulation;
+
 use crate::decide::{Intent, decide};
-use crate::world::World;
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use jiff::SignedDuration;
 use nodelet_api::Disruption;
-use nodelet_api::objects::{
-    Applied, Condition, NodeClass, NodeClassSpec, NodeSet, NodeSetSpec, NodeState, NodeStateStatus, Staged, Step,
-};
+use nodelet_api::objects::{NodeClass, NodeClassSpec};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use simulation::Sim;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The cluster.
-struct Sim {
-    world: World,
-    now: Timestamp,
-    class: Disruption,
-    /// Nodes that fail with these revisions.
-    breaks: BTreeSet<(String, String)>,
-    /// The most that were out of service at once.
-    most_away: usize,
-    /// Which nodes were granted more than nothing, in order.
-    granted: Vec<String>,
-}
-
-const STEP: SignedDuration = SignedDuration::from_secs(1);
-
-impl Sim {
-    #[expect(clippy::needless_pass_by_value, reason = "written where it is used")]
-    fn new(nodes: usize, set: serde_json::Value) -> Self {
-        let mut spec = json!({"classRef": {"name": "c"}, "selector": {"matchLabels": {"role": "worker"}}});
-        for (key, value) in set.as_object().unwrap() {
-            spec[key] = value.clone();
-        }
-        let spec: NodeSetSpec = serde_json::from_value(spec).unwrap();
-        let mut world =
-            World { sets: [("s".to_owned(), Arc::new(NodeSet::new("s", spec)))].into(), ..World::default() };
-        for number in 0..nodes {
-            let name = format!("n{number}");
-            let node = json!({
-                "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"role": "worker"}},
-                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-            });
-            world.nodes.insert(name.clone(), Arc::new(serde_json::from_value(node).unwrap()));
-            world.allowed.insert(name);
-        }
-        let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let (breaks, granted) = (BTreeSet::new(), Vec::new());
-        let mut sim = Self { world, now, class: Disruption::None, breaks, most_away: 0, granted };
-        sim.class("first");
-        sim.run(100);
-        sim.class = Disruption::Drain;
-        sim.most_away = 0;
-        sim.granted.clear();
-        sim
-    }
-
-    /// Another class.
-    fn class(&mut self, package: &str) {
-        let state = serde_json::from_value(json!({"packages": [{"name": package}]})).unwrap();
-        let class = NodeClass::new("c", NodeClassSpec { state, ..NodeClassSpec::default() });
-        self.world.classes.insert("c".into(), Arc::new(class));
-    }
-
-    fn node(&mut self, name: &str, change: impl FnOnce(&mut Node)) {
-        let mut node = (*self.world.nodes[name]).clone();
-        change(&mut node);
-        self.world.nodes.insert(name.to_owned(), Arc::new(node));
-    }
-
-    fn set(&mut self, change: impl FnOnce(&mut NodeSet)) {
-        let mut set = (*self.world.sets["s"]).clone();
-        change(&mut set);
-        self.world.sets.insert("s".into(), Arc::new(set));
-    }
-
-    fn ready(&mut self, name: &str, ready: bool) {
-        let status = if ready { "True" } else { "False" };
-        self.node(name, |node| {
-            node.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].status = status.into();
-        });
-    }
-
-    fn pod(&mut self, node: &str, name: &str, owner: Option<&str>) {
-        let owners: Vec<_> = owner
-            .iter()
-            .map(|kind| json!({"kind": kind, "name": "o", "uid": "o", "apiVersion": "v1", "controller": true}))
-            .collect();
-        let pod = json!({
-            "metadata": {"name": name, "namespace": "d", "uid": name, "labels": {"app": name}, "ownerReferences": owners},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-        });
-        let pod: Pod = serde_json::from_value(pod).unwrap();
-        self.world.pods.entry(node.to_owned()).or_default().push(Arc::new(pod));
-    }
-
-    /// One moment: the controller decides, the cluster does it, the nodes do theirs.
-    fn tick(&mut self) -> usize {
-        self.now = self.now.checked_add(STEP).unwrap();
-        for node in World::busy_nodes(&self.world.sets) {
-            self.world.pods.entry(node).or_default();
-        }
-        let intents = decide(&self.world, self.now);
-        // What Nodes show is not kept here, and so is written again and again.
-        let shown = |intent: &&Intent| matches!(intent, Intent::Mark { .. } | Intent::Show { .. } | Intent::Tell(_));
-        let count = intents.iter().filter(|intent| !shown(intent)).count();
-        let read_back = World::busy_nodes(&self.world.sets);
-        for intent in intents {
-            self.act(intent, &read_back);
-        }
-        for name in self.world.states.keys().cloned().collect::<Vec<_>>() {
-            self.nodelet(&name);
-        }
-        let cordoned = |node: &Arc<Node>| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-        let ready = |node: &Arc<Node>| crate::world::is_ready(node);
-        let away = self.world.nodes.values().filter(|node| cordoned(node) || !ready(node)).count();
-        self.most_away = self.most_away.max(away);
-        count
-    }
-
-    fn run(&mut self, ticks: usize) {
-        for _ in 0..ticks {
-            self.tick();
-        }
-    }
-
-    fn act(&mut self, intent: Intent, read_back: &BTreeSet<String>) {
-        let world = &mut self.world;
-        match intent {
-            Intent::Store { class, revision } => {
-                let stored = crate::world::StoredRevision { class, at: self.now };
-                world.revisions.insert(revision.name, stored);
-            }
-            Intent::ClassStatus { name, status } => {
-                let mut class = (*world.classes[&name]).clone();
-                class.status = Some(status);
-                world.classes.insert(name, Arc::new(class));
-            }
-            Intent::Hand { node, spec, .. } => {
-                let grant = spec.grant.as_ref().map(|grant| grant.disruption).unwrap_or_default();
-                if spec.step == Step::Apply && grant > Disruption::None {
-                    assert!(read_back.contains(&node), "{node} was granted without a slot that was read back");
-                    if self.granted.last() != Some(&node) {
-                        self.granted.push(node.clone());
-                    }
-                }
-                let old = world.states.get(&node);
-                let mut state = NodeState::new(&node, *spec);
-                state.status = old.and_then(|state| state.status.clone());
-                state.metadata.generation = Some(old.and_then(|state| state.metadata.generation).unwrap_or(0) + 1);
-                world.states.insert(node, Arc::new(state));
-            }
-            Intent::SetStatus { name, status } => {
-                let mut set = (*world.sets[&name]).clone();
-                set.status = Some(status);
-                world.sets.insert(name, Arc::new(set));
-            }
-            Intent::Cordon { node, cordon } => self.node(&node, |node| {
-                node.spec.get_or_insert_default().unschedulable = Some(cordon);
-                let annotations = node.metadata.annotations.get_or_insert_default();
-                if cordon {
-                    annotations.insert(super::CORDONED.into(), "true".into());
-                } else {
-                    annotations.remove(super::CORDONED);
-                }
-            }),
-            Intent::Evict(eviction) => {
-                for pods in world.pods.values_mut() {
-                    pods.retain(|pod| pod.metadata.name.as_ref() != Some(&eviction.name));
-                }
-            }
-            Intent::Release { node } => drop(world.states.remove(&node)),
-            Intent::Forget { revision } => drop(world.revisions.remove(&revision)),
-            _ => {}
-        }
-    }
-
-    /// What the nodelet of a node does with its state.
-    fn nodelet(&mut self, name: &str) {
-        let Some(node) = self.world.nodes.get(name).filter(|node| crate::world::is_ready(node)) else { return };
-        let _ = node;
-        let mut state = (*self.world.states[name]).clone();
-        let revision = state.spec.revision.clone().unwrap();
-        let old = state.status.clone().unwrap_or_default();
-        let has = old.applied.as_ref().is_some_and(|applied| applied.revision == revision);
-        let granted =
-            state.spec.grant.as_ref().filter(|grant| grant.revision == revision).map(|grant| grant.disruption);
-        let condition = |kind: &str, holds: bool, reason: &str| {
-            let status = if holds { "True" } else { "False" };
-            let mut condition =
-                Condition::since(kind, (status, reason, String::new()), &[], None, "2026-01-01T00:00:00Z");
-            condition.observed_generation = state.metadata.generation;
-            condition
-        };
-        let mut status = NodeStateStatus { applied: old.applied.clone(), ..NodeStateStatus::default() };
-        let may = state.spec.step == Step::Apply && granted.unwrap_or_default() >= self.class;
-        if has || may {
-            if !has && self.breaks.contains(&(name.to_owned(), revision.clone())) {
-                status.conditions =
-                    vec![condition("Converged", false, "Reverted"), condition("Degraded", true, "HealthCheckFailed")];
-                state.status = Some(status);
-                self.world.states.insert(name.to_owned(), Arc::new(state));
-                return;
-            }
-            status.applied = Some(Applied { revision, ..Applied::default() });
-            status.conditions = vec![condition("Converged", true, "Converged")];
-        } else {
-            status.staged = Some(Staged { revision, disruption: self.class, plan: Vec::new() });
-            status.conditions = vec![condition("Converged", false, "Staged")];
-        }
-        state.status = Some(status);
-        self.world.states.insert(name.to_owned(), Arc::new(state));
-    }
-
-    fn revision(&self) -> String {
-        self.world.classes["c"].status.clone().unwrap().revision.unwrap()
-    }
-
-    /// The nodes that have a revision.
-    fn with(&self, revision: &str) -> usize {
-        let has = |state: &&Arc<NodeState>| {
-            let applied = state.status.as_ref().and_then(|status| status.applied.as_ref());
-            applied.is_some_and(|applied| applied.revision == revision)
-        };
-        self.world.states.values().filter(has).count()
-    }
-
-    fn status(&self) -> nodelet_api::objects::NodeSetStatus {
-        self.world.sets["s"].status.clone().unwrap()
-    }
-
-    fn reason(&self) -> String {
-        self.status().conditions[0].reason.clone()
-    }
-
-    /// Everything has the class's revision, and nothing is left of the way there.
-    fn assert_done(&self) {
-        let revision = self.revision();
-        assert_eq!(self.with(&revision), self.world.nodes.len(), "{:?}", self.status());
-        assert!(self.status().slots.is_empty(), "{:?}", self.status().slots);
-        for (name, node) in &self.world.nodes {
-            let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-            assert!(!cordoned, "{name} is left cordoned");
-        }
-        assert_eq!(self.reason(), "Updated");
-    }
-}
 
 #[test]
 fn one_at_a_time_and_all_of_them() {
@@ -616,6 +379,21 @@ fn undo_goes_back_until_the_class_changes() {
     sim.class("third");
     sim.run(100);
     sim.assert_done();
+}
+
+#[test]
+fn undo_frees_a_node_whose_pods_do_not_leave() {
+    let mut sim = Sim::new(2, json!({}));
+    let first = sim.revision();
+    sim.pod("n0", "alone", None);
+    sim.class("second");
+    sim.run(15);
+    assert!(sim.status().slots[0].waiting_for.contains("d/alone"), "{:?}", sim.status().slots);
+    let undo = nodelet_api::objects::Undo { to: first.clone(), away_from: sim.revision() };
+    sim.set(|set| set.spec.undo = Some(undo));
+    sim.run(20);
+    assert_eq!((sim.with(&first), sim.status().slots.len()), (2, 0), "it has that revision, and needs no drain");
+    assert!(!sim.world.nodes["n0"].spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false));
 }
 
 #[test]

@@ -46,6 +46,8 @@ fn a_node_without_a_turn_says_why() {
     let mut fixture = Fixture::new(&["n1"]);
     let seen = |fixture: &Fixture| (row(fixture, "n1").step, row(fixture, "n1").reason);
     let is = |step, reason: &str| (step, reason.to_owned());
+    assert_eq!(seen(&fixture), is(NodeStep::Waiting, "its nodelet has not reported yet"));
+    fixture.status("n1", |_| {});
     assert_eq!(seen(&fixture), is(NodeStep::Waiting, "it makes the revision ready"));
     fixture.status("n1", |status| status.waiting_for = "the lock of dpkg".into());
     assert_eq!(seen(&fixture), is(NodeStep::Waiting, "the lock of dpkg"));
@@ -96,6 +98,7 @@ fn states_are_enough_where_nodes_may_not_be_read() {
 fn a_delete_starts_the_change_where_the_set_says_so() {
     let mut fixture = Fixture::new(&["n1"]);
     fixture.set(|set| set.spec.strategy.r#type = StrategyType::OnDelete);
+    fixture.applied("n1", OLD);
     fixture.state("n1", |state| state.spec.revision = Some(OLD.into()));
     assert_eq!(row(&fixture, "n1").reason, "it changes when its NodeState is deleted");
 }

@@ -68,7 +68,7 @@ fn has_and_wants(world: &World, set: &NodeSet, row: &NodeRow, now: Timestamp, wh
     let has = match applied {
         Some(applied) => match ago(&applied.at, now) {
             age if age.is_empty() => format!("It has {}", applied.revision),
-            age => format!("It has {} since {age}", applied.revision),
+            age => format!("It has had {} for {age}", applied.revision),
         },
         None => "It has not reported any revision".to_owned(),
     };
@@ -146,7 +146,13 @@ fn turn(world: &World, name: &str, set: &NodeSet, row: &NodeRow, now: Timestamp,
         NodeStep::Done | NodeStep::Paused => return,
         NodeStep::Staged | NodeStep::Waiting => {}
         _ => {
-            why.because.push(format!("It has its turn: it is {step} for {}{waits}.", ago(&row.since, now)));
+            why.because.push(format!("It has had its turn for {}: it is {step}{waits}.", ago(&row.since, now)));
+            if row.reason.contains("PodDisruptionBudget") {
+                why.todo.push(format!(
+                    "make more of those pods healthy, or change the budget; or say in `drain.onTimeout` of the set what \
+                     happens when it takes too long: `kubectl edit nodeset {name}`"
+                ));
+            }
             return;
         }
     }
@@ -230,7 +236,10 @@ fn about_nodelet(world: &World, node: &str, now: Timestamp, why: &mut Why) {
     let state = world.states.get(node).map(AsRef::as_ref);
     let Some(status) = model::status_of(state) else {
         if state.is_some() {
-            why.because.push("Its nodelet has not reported yet.".to_owned());
+            // Of a node of a set it was said before.
+            if !why.because.iter().any(|sentence| sentence.contains("nodelet has not reported yet")) {
+                why.because.push("Its nodelet has not reported yet.".to_owned());
+            }
             why.todo.push(on_node);
         }
         return;

@@ -35,7 +35,7 @@ fn a_node_that_is_done_is_soon_explained() {
     let (because, todo) = said(&fixture, "n1");
     let wanted = [
         "n1 is in the NodeSet workers, of the class worker.",
-        "It has worker-new since 3h, and that is what its set wants.",
+        "It has had worker-new for 3h, and that is what its set wants.",
     ];
     assert_eq!((because, todo.as_str()), (wanted.map(str::to_owned).to_vec(), ""));
 }
@@ -44,10 +44,11 @@ fn a_node_that_is_done_is_soon_explained() {
 fn a_turn_and_those_who_wait_for_it() {
     let mut fixture = rolling();
     fixture.slot("n1", SlotStep::Draining, "PodDisruptionBudget shop/web allows 0 disruptions");
-    let (because, _) = said(&fixture, "n1");
+    let (because, todo) = said(&fixture, "n1");
+    assert!(todo.contains("`drain.onTimeout`"), "{todo}");
     let turn =
-        "It has its turn: it is draining for 2m, and waits for: PodDisruptionBudget shop/web allows 0 disruptions.";
-    assert_eq!(because[1], "It has worker-old since 3h, and must become worker-new; that disturbs: Drain.");
+        "It has had its turn for 2m: it is draining, and waits for: PodDisruptionBudget shop/web allows 0 disruptions.";
+    assert_eq!(because[1], "It has had worker-old for 3h, and must become worker-new; that disturbs: Drain.");
     assert_eq!(because[2], turn);
     let (because, _) = said(&fixture, "n2");
     assert_eq!(because[2..], ["Now it is the turn of n1 (draining).", "It is the next one."]);
@@ -129,7 +130,8 @@ fn a_nodelet_that_is_silent_or_never_came() {
     assert!(because.iter().any(|one| one.starts_with("Its nodelet was not heard of")), "{because:?}");
     assert!(todo.contains("systemctl status nodelet"), "{todo}");
     fixture.state("n2", |state| state.status = None);
-    assert!(said(&fixture, "n2").0.contains(&"Its nodelet has not reported yet.".to_owned()));
+    let unheard = "It is not ready for its turn: its nodelet has not reported yet.".to_owned();
+    assert!(said(&fixture, "n2").0.contains(&unheard));
     fixture.world.states.remove("n3");
     assert!(said(&fixture, "n3").0.iter().any(|one| one.contains("It has no NodeState yet")));
 }
