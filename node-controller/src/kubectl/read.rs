@@ -89,11 +89,21 @@ where
 
 /// What may be missing is empty where it is forbidden.
 pub(super) fn allowed<T: Default>(found: anyhow::Result<T>) -> anyhow::Result<T> {
-    let forbidden = |error: &anyhow::Error| matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 403);
+    let forbidden = |error: &anyhow::Error| error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.code == 403);
     match found {
         Err(error) if forbidden(&error) => Ok(T::default()),
         other => other,
     }
+}
+
+/// What the API server answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct Refusal {
+    /// The status; 0 when there was no answer.
+    code: u16,
+    /// Its sentence.
+    message: String,
 }
 
 /// What went wrong, with what was tried and what to do next.
@@ -114,7 +124,12 @@ pub(super) fn explain(error: kube::Error, tried: &str) -> anyhow::Error {
             "the API server can't be reached: see whether `kubectl cluster-info` can, and choose another one with --context"
         }
     };
-    anyhow::Error::new(error).context(advice).context(tried.to_owned())
+    // Of what the API server answers, its sentence is enough; the whole answer is a page.
+    let refusal = match error {
+        kube::Error::Api(status) => Refusal { code: status.code, message: status.message.clone() },
+        other => Refusal { code: 0, message: other.to_string() },
+    };
+    anyhow::Error::new(refusal).context(advice).context(tried.to_owned())
 }
 
 /// An object that somebody named.
