@@ -202,9 +202,16 @@ impl Reconciler {
                 return Ok(Some((planned, done)));
             };
             // What was begun is finished; what was not waits until it may.
-            if planned.waits_for.is_some() && transaction.is_none() {
+            let begun = |transaction: &Transaction| transaction.record.revision == planned.desired.revision;
+            if planned.waits_for.is_some() && !transaction.as_ref().is_some_and(begun) {
                 self.make_ready(&store, &planned, tell).await?;
-                let (in_force, repaired) = self.repair_meanwhile(&store, &mut owned, &planned.desired, tell).await?;
+                // On the way to a revision that nobody asks for any more: the next grant leads on from there.
+                if transaction.as_ref().is_some_and(|transaction| transaction.record.kind != Kind::Repair) {
+                    return Ok(Some((planned, 0)));
+                }
+                let left = meanwhile::Left { transaction, pending };
+                let (in_force, repaired) =
+                    self.repair_meanwhile(&store, &mut owned, &planned.desired, left, tell).await?;
                 planned.in_force = in_force;
                 return Ok(Some((planned, repaired)));
             }

@@ -6,7 +6,13 @@ use crate::apply::{Job, Pending, apply};
 use crate::desired::Target;
 use crate::progress::Tell;
 use crate::source::Desired;
-use crate::store::{End, Kind, Owned, Store};
+use crate::store::{End, Kind, Owned, Store, Transaction};
+
+/// What a repair that was cut off left to do.
+pub(super) struct Left {
+    pub(super) transaction: Option<Transaction>,
+    pub(super) pending: Pending,
+}
 
 impl Reconciler {
     /// Keeps the host at the state that it has, while the next one may not come yet: that may be for days. What it is kept
@@ -16,6 +22,7 @@ impl Reconciler {
         store: &Store,
         owned: &mut Owned,
         next: &Desired,
+        left: Left,
         tell: Tell<'_>,
     ) -> Result<(Option<Target>, usize), ReconcileError> {
         let Some(good) = store.good()?.first().map(|good| store.good_state(good)).transpose()? else {
@@ -30,10 +37,10 @@ impl Reconciler {
             permit: None,
             reverted: None,
         };
-        let mut transaction = None;
+        let Left { mut transaction, mut pending } = left;
         let mut done = 0;
         for _ in 0..ROUNDS {
-            let planned = self.plan_for(desired.clone(), store, owned, &Pending::default()).await?;
+            let planned = self.plan_for(desired.clone(), store, owned, &pending).await?;
             if planned.plan.is_empty() {
                 if transaction.is_some() {
                     conclude(store, owned, transaction, &planned)?;
@@ -47,9 +54,10 @@ impl Reconciler {
             };
             let Planned { target, observed, .. } = &planned;
             let job = Job { plan: &plan, target, observed, staged: &staged, blobs: &store.blobs(), tell };
-            if let Err(error) = apply(&job, self.hands(), current).await {
-                return Err(self.take_back(store, current, error, tell).await?);
-            }
+            pending = match apply(&job, self.hands(), current).await {
+                Ok(left) => left,
+                Err(error) => return Err(self.take_back(store, current, error, tell).await?),
+            };
             self.repairs().note(plan.resources());
             done += plan.steps.len();
         }

@@ -103,7 +103,8 @@ fn measure(node: &Node, manager: Manager, ready: SystemTime) {
         Manager::Apt => "write /etc/apt/sources.list.d/",
         Manager::Dnf => "write /etc/yum.repos.d/kubernetes",
     });
-    let (whole, packages) = (ready.duration_since(UNIX_EPOCH).unwrap() - started, installed - begun);
+    let (whole, packages) =
+        (ready.duration_since(UNIX_EPOCH).unwrap().saturating_sub(started), installed.saturating_sub(begun));
     println!(
         "from nodelet's start to a Ready node: {:.1} s, of which the transaction of packages: {:.1} s",
         whole.as_secs_f32(),

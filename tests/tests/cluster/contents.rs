@@ -1,4 +1,4 @@
-//! Contents from Secrets and ConfigMaps: they reach the nodes that need them, and no other eyes.
+//! Contents from Secrets and `ConfigMap`s: they reach the nodes that need them, and no other eyes.
 
 use std::time::Instant;
 
@@ -179,13 +179,13 @@ fn leaves_nothing(scene: &Scene, node: &Node, marker: &str) {
     node.network_restore().unwrap();
 
     // The plan of a file that was a secret shows nothing of it, and nothing of it is kept.
-    let plain = json!([{"path": "/etc/keeper/key", "content": "plain\n", "mode": "0644"}]);
+    let ordinary = json!([{"path": "/etc/keeper/key", "content": "plain\n", "mode": "0644"}]);
     let toml = "[[files]]\npath = \"/etc/keeper/key\"\ncontent = \"plain\"\nmode = \"0644\"\n";
     node.write_file("/root/state.toml", toml, 0o600).unwrap();
     let plan = node.sh("nodelet plan /root/state.toml").unwrap();
     assert!(plan.text().contains("/etc/keeper/key") && !plan.text().contains(marker), "{}", plan.text());
     node.run(&["systemctl", "restart", "nodelet.service"]).unwrap();
-    scene.class_of(ROLE, &class(&plain));
+    scene.class_of(ROLE, &class(&ordinary));
     scene.wait_until_applied_of(ROLE, &["keeper"], LATER);
     assert_eq!(node.read_file("/etc/keeper/key").unwrap(), "plain");
     nowhere(scene, node, marker, true);

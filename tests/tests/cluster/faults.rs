@@ -36,8 +36,8 @@ fn node_with_clock(scene: &Scene, name: &str, library: &PathBuf, offset: &str) -
         "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/libfaketime.so.1 FAKETIME={offset} FAKETIME_DONT_FAKE_MONOTONIC=1\n"
     );
     node.write_file("/etc/systemd/system/nodelet.service.d/clock.conf", dropin, 0o644).unwrap();
-    scene.bring_token(&node, TOKEN, 0o600);
-    scene.join(&node, &scene.cluster.bootstrap_kubeconfig(TOKEN_FILE), "");
+    crate::scene::bring_token(&node, TOKEN, 0o600);
+    crate::scene::join(&node, &scene.cluster.bootstrap_kubeconfig(TOKEN_FILE), "");
     scene.node_object(name);
     node
 }

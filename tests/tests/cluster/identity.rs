@@ -58,8 +58,8 @@ fn whoami(scene: &Scene, credential: &Path) -> (String, String) {
 fn a_token_for_all_to_read_is_refused_and_a_second_machine_too() {
     let scene = scene();
     let first = scene.bare_node("first");
-    scene.bring_token(&first, TOKEN, 0o644);
-    scene.join(&first, &scene.cluster.bootstrap_kubeconfig(TOKEN_FILE), "");
+    crate::scene::bring_token(&first, TOKEN, 0o644);
+    crate::scene::join(&first, &scene.cluster.bootstrap_kubeconfig(TOKEN_FILE), "");
     scene.node_object_of("first", ROLE);
     let status = wait_for_words(&first, "chmod 0600");
     assert!(status.contains("/etc/nodelet/token can be read by others than root (mode 0644)"), "{status}");
@@ -85,8 +85,8 @@ fn a_token_for_all_to_read_is_refused_and_a_second_machine_too() {
 
     // Another machine with the same name, while the first one's certificate is in use.
     let second = scene.bare_node("second");
-    scene.bring_token(&second, TOKEN, 0o600);
-    scene.join(&second, &scene.cluster.bootstrap_kubeconfig(TOKEN_FILE), "[node]\nname = \"first\"\n");
+    crate::scene::bring_token(&second, TOKEN, 0o600);
+    crate::scene::join(&second, &scene.cluster.bootstrap_kubeconfig(TOKEN_FILE), "[node]\nname = \"first\"\n");
     let status = wait_for_words(&second, "kubectl delete nodestate first");
     assert!(status.contains("was denied: the certificate of node first is in use by the machine"), "{status}");
     assert_eq!(scene.state("first")["status"]["identity"], identity, "the first one is still the node");
@@ -117,7 +117,7 @@ fn a_token_of_its_own_comes_as_a_credential_of_systemd() {
             .unwrap();
     let node = scene.bare_node("credential");
     node.write_file("/etc/credstore/nodelet.token", &token, 0o600).unwrap();
-    scene.join(&node, &scene.cluster.kubeconfig_with(&json!({})), "");
+    crate::scene::join(&node, &scene.cluster.kubeconfig_with(&json!({})), "");
     scene.wait_until_applied_of(ROLE, &["credential"], LATER);
     let journal = node.journal("nodelet.service").unwrap();
     assert!(!journal.contains(token.rsplit('.').next().unwrap()), "{journal}");
@@ -257,7 +257,7 @@ fn a_node_follows_with_its_kubelets_credential_and_reaches_nothing_else() {
     for name in ["by-kubelet", "not-by-kubelet"] {
         scene.node_object_of(name, ROLE);
     }
-    scene.join(&node, &kubeconfig, "identity = \"kubelet\"\n");
+    crate::scene::join(&node, &kubeconfig, "identity = \"kubelet\"\n");
     scene.wait_until_applied_of(ROLE, &["by-kubelet"], LATER);
     let followed = Instant::now();
     let state = scene.state("by-kubelet");

@@ -10,13 +10,15 @@ use testbed::Node;
 use crate::fleet::{Fleet, NAMES, NEEDED, marker};
 use crate::rollout_faults as faults;
 
+/// A part of the test.
+type Part = fn(&mut Fleet);
+
 /// One scene for all of it: three bare machines take most of a minute to become nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rollouts_keep_their_promises() {
     let start = Instant::now();
     let mut fleet = Fleet::new().await;
     println!("three nodes and their workload are ready after {} s", start.elapsed().as_secs());
-    type Part = fn(&mut Fleet);
     let parts: [(&str, Part); 7] = [
         ("a restart disturbs no container", a_restart_disturbs_no_container),
         ("an upgrade with a drain", an_upgrade_with_a_drain),
@@ -100,7 +102,7 @@ fn bare_change(node: &Node) -> Duration {
     let changed = entries.iter().rposition(|(_, message)| message.starts_with("change ")).unwrap();
     let (before, after) = entries.split_at(changed);
     let granted = before.iter().rfind(|(_, message)| message == "the cluster asks for something else").unwrap().0;
-    after.iter().find(|(_, message)| message == "converged").unwrap().0 - granted
+    after.iter().find(|(_, message)| message == "converged").unwrap().0.saturating_sub(granted)
 }
 
 /// A revision with a kubelet that does not stay up: one node is touched, and comes back by itself.

@@ -55,7 +55,7 @@ pub(crate) fn power_and_api_server_fail_in_the_middle(fleet: &mut Fleet) {
     fleet.node(&first).power_on().unwrap();
     let off = cut.elapsed();
     let visited = fleet.record.look().visited();
-    assert_eq!(visited, [first.clone()], "the rollout went on without it");
+    assert_eq!(visited, std::slice::from_ref(&first), "the rollout went on without it");
     testbed::wait_until("another node's turn", LIMIT, || {
         let sight = fleet.record.look();
         let found = sight.steps.iter().find(|(node, _, step, _)| *node != first && *step == SlotStep::Draining);
@@ -65,7 +65,7 @@ pub(crate) fn power_and_api_server_fail_in_the_middle(fleet: &mut Fleet) {
     println!(
         "{first} was without power for {:.1} s; the rollout went on {:.1} s later",
         off.as_secs_f32(),
-        (cut.elapsed() - off).as_secs_f32()
+        cut.elapsed().saturating_sub(off).as_secs_f32()
     );
     let killed = Instant::now();
     fleet.cluster.api_server.kill().unwrap();

@@ -46,7 +46,7 @@ async fn nodelets(client: Client, frozen: Names) {
             // The first one disturbs nothing.
             let has = applied.as_deref() == Some(&revision) || applied.is_none() || may;
             let converged = if has { "True" } else { "False" };
-            let status = json!({"status": {
+            let report = json!({"status": {
                 "observedGeneration": state.metadata.generation,
                 "applied": {"revision": if has { Some(revision.clone()) } else { applied }, "at": "2026-01-01T00:00:00Z"},
                 "staged": if has { Value::Null } else { json!({"revision": revision, "disruption": "Drain"}) },
@@ -55,7 +55,7 @@ async fn nodelets(client: Client, frozen: Names) {
                     "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": state.metadata.generation,
                 }],
             }});
-            drop(states.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await);
+            drop(states.patch_status(&name, &PatchParams::default(), &Patch::Merge(report)).await);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -86,8 +86,8 @@ impl Scene {
     /// A node with nodelet that joins by the cluster's token, and its Node object with this role.
     pub(crate) fn node_of(&self, name: &str, role: &str) -> Node {
         let node = self.bare_node(name);
-        self.bring_token(&node, TOKEN, 0o600);
-        self.join(&node, &self.cluster.bootstrap_kubeconfig(TOKEN_FILE), "");
+        bring_token(&node, TOKEN, 0o600);
+        join(&node, &self.cluster.bootstrap_kubeconfig(TOKEN_FILE), "");
         self.node_object_of(name, role);
         node
     }
@@ -99,18 +99,6 @@ impl Scene {
     /// A node without nodelet.
     pub(crate) fn bare_node(&self, name: &str) -> Node {
         nodelet::node_in(self.cluster.slot(), NodeOptions::new(name, Kind::Base)).unwrap()
-    }
-
-    pub(crate) fn bring_token(&self, node: &Node, token: &str, mode: u32) {
-        node.write_file(TOKEN_FILE, token, mode).unwrap();
-    }
-
-    /// Installs nodelet, with a kubeconfig and further settings.
-    pub(crate) fn join(&self, node: &Node, kubeconfig: &str, settings: &str) {
-        node.write_file("/etc/nodelet/kubeconfig", kubeconfig, 0o600).unwrap();
-        let settings = format!("[cluster]\nkubeconfig = \"/etc/nodelet/kubeconfig\"\n{settings}");
-        node.write_file("/etc/nodelet/nodelet.toml.d/cluster.toml", settings, 0o600).unwrap();
-        nodelet::install(node, None).unwrap();
     }
 
     /// A Node without a machine.
@@ -257,4 +245,16 @@ pub(crate) fn one_file(content: &str) -> Value {
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();
     conditions.and_then(|all| all.iter().find(|one| one["type"] == kind)).unwrap_or(&Value::Null)
+}
+
+pub(crate) fn bring_token(node: &Node, token: &str, mode: u32) {
+    node.write_file(TOKEN_FILE, token, mode).unwrap();
+}
+
+/// Installs nodelet, with a kubeconfig and further settings.
+pub(crate) fn join(node: &Node, kubeconfig: &str, settings: &str) {
+    node.write_file("/etc/nodelet/kubeconfig", kubeconfig, 0o600).unwrap();
+    let settings = format!("[cluster]\nkubeconfig = \"/etc/nodelet/kubeconfig\"\n{settings}");
+    node.write_file("/etc/nodelet/nodelet.toml.d/cluster.toml", settings, 0o600).unwrap();
+    nodelet::install(node, None).unwrap();
 }
