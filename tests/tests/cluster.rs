@@ -41,3 +41,5 @@ mod rollout_sets;
 mod scene;
 #[path = "cluster/status.rs"]
 mod status;
+#[path = "cluster/waiting.rs"]
+mod waiting;
