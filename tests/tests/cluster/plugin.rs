@@ -311,7 +311,11 @@ fn strangers(plugin: &Plugin) {
     let why = plugin.run(&["why", "plug-2"]);
     assert!(why.contains("Its request by-hand for a certificate was denied"), "{why}");
     let why = plugin.run(&["why", "other"]);
-    assert!(why.contains("other belongs to no NodeSet") && why.contains("workers selects role=worker"), "{why}");
+    assert!(
+        why.contains("other belongs to no NodeSet")
+            && why.contains("workers selects node-restriction.kubernetes.io/role=worker"),
+        "{why}"
+    );
 
     assert!(plugin.refused(&["why", "plug-9"]).contains("there is no Node `plug-9`; do you mean `plug-"));
     assert!(plugin.refused(&["status", "worker"]).contains("do you mean `workers`?"));
