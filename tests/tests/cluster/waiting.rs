@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::scene::{SOON, Scene, one_file};
 
 const ROLE: &str = "waiting";
+const SET: &str = "waitings";
 
 /// The time of day twelve hours away, which no window of a minute reaches now.
 fn far_away() -> String {
@@ -24,7 +25,7 @@ fn drift_is_repaired_while_the_next_revision_waits() {
     scene.wait_until_applied_of(ROLE, &["waits"], SOON);
     let windows = |windows: &serde_json::Value| {
         let patch = json!({"spec": {"windows": windows}}).to_string();
-        scene.cluster.kubectl(&["patch", "nodeset", ROLE, "--type=merge", "-p", &patch]).unwrap();
+        scene.cluster.kubectl(&["patch", "nodeset", SET, "--type=merge", "-p", &patch]).unwrap();
     };
     windows(&json!([{"start": far_away(), "durationMinutes": 1}]));
     scene.class_of(ROLE, &one_file("two"));
@@ -32,7 +33,7 @@ fn drift_is_repaired_while_the_next_revision_waits() {
         let wanted = &state["spec"]["revision"];
         *wanted != state["status"]["applied"]["revision"] && *wanted == state["status"]["staged"]["revision"]
     });
-    scene.wait_for_object("the set to wait for its window", "nodeset", ROLE, |set| {
+    scene.wait_for_object("the set to wait for its window", "nodeset", SET, |set| {
         set["status"]["conditions"][0]["reason"] == "WaitingForWindow"
     });
     let is_one = "test \"$(cat /etc/from-cluster)\" = 'one waits'";
