@@ -217,7 +217,7 @@ pub(crate) static CLOUD_RPM: Recipe = Recipe {
 const CLOUD_SCRIPT: &str = "
     systemctl --root=/ enable testbed-cgroups.service
     systemctl --root=/ enable cloud-init-local.service cloud-init.service cloud-config.service cloud-final.service
-    systemctl --root=/ disable networking.service || true
+    if [ -e /lib/systemd/system/networking.service ]; then systemctl --root=/ disable networking.service; fi
     rm -rf /var/lib/cloud
 ";
 
