@@ -2,7 +2,10 @@
 
 mod events;
 mod nodes;
+mod refusals;
 mod rights;
+
+pub(crate) use refusals::Refusals;
 
 use crate::decide::{Answer, Intent, Slots, contents_name};
 use crate::render::Revision;
@@ -32,13 +35,14 @@ pub struct Writer {
     client: Client,
     namespace: String,
     events: Events,
+    refusals: Refusals,
 }
 
 impl Writer {
     /// A writer whose revisions are kept in a namespace.
-    pub fn new(client: Client, namespace: &str, identity: &str) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, identity: &str, refusals: Refusals) -> Self {
         let events = Events::new(client.clone(), identity);
-        Self { client, namespace: namespace.to_owned(), events }
+        Self { client, namespace: namespace.to_owned(), events, refusals }
     }
 
     /// Writes one thing.
@@ -110,11 +114,10 @@ impl Writer {
                 tracing::info!(node, "{verb} it");
                 self.cordon(node, *cordon, world).await.with_context(|| format!("{verb} the Node {node}"))
             }
-            Intent::Evict(eviction) => {
-                let pod = format!("{}/{}", eviction.namespace, eviction.name);
-                tracing::info!(pod, forced = eviction.forced, "evicting it");
-                self.evict(eviction).await.with_context(|| format!("evicting pod {pod}"))
-            }
+            Intent::Evict(eviction) => self
+                .evict(eviction)
+                .await
+                .with_context(|| format!("evicting pod {}/{}", eviction.namespace, eviction.name)),
             Intent::Tell(telling) => {
                 // What nobody hears of is no reason to stop.
                 if let Err(error) = self.events.tell(telling, world).await {

@@ -7,6 +7,7 @@ mod contents;
 pub(crate) mod members;
 pub(crate) mod nodes;
 mod sets;
+mod turns;
 
 pub use access::{Answer, NODE_TOKEN_GROUP};
 pub use contents::{Slots, name as contents_name};
@@ -17,6 +18,7 @@ use crate::rollout::Eviction;
 use crate::world::World;
 use jiff::Timestamp;
 use nodelet_api::objects::{Condition, NodeClassStatus, NodeSetStatus, NodeStateSpec, time_text};
+use std::collections::BTreeSet;
 
 /// One thing to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +150,8 @@ impl Telling {
             "AsExpected",
             "WaitingForWindow",
         ];
-        let warning = condition.status != "True" && !waits.contains(&condition.reason.as_str());
+        let trouble = ["GateFailing", "NodeSilent", "DrainBlocked", "NodeUnwell"].contains(&condition.reason.as_str());
+        let warning = trouble || (condition.status != "True" && !waits.contains(&condition.reason.as_str()));
         Self { kind, name: name.to_owned(), warning, reason: condition.reason.clone(), note: note.clone() }
     }
 }
@@ -168,17 +171,21 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
         }
     }
     access::answer(world, now, &mut intents);
+    // The Nodes that have a turn, by their uids.
+    let mut held = BTreeSet::new();
     for (name, set) in &world.sets {
         let nodes = members.of.get(name).cloned().unwrap_or_default();
         let class = rendered.get(&set.spec.class_ref.name).map(|class| class.for_set(set));
         let class = class.as_ref();
         // A moment later it is stored. What the set says until then stays as it is.
         if class.is_some_and(|class| !world.revisions.contains_key(&class.revision)) {
+            held.extend(set.status.iter().flat_map(|status| &status.slots).map(|slot| slot.uid.clone()));
             continue;
         }
-        let outcome = class.map(|class| sets::roll(world, name, set, class, &nodes, now, &mut intents));
+        let outcome = sets::roll(world, name, set, class, &nodes, now, &mut intents);
         let contested = members.contested.get(name);
         let status = sets::status(world, set, class, outcome.as_ref(), &nodes, contested, now);
+        held.extend(status.slots.iter().map(|slot| slot.uid.clone()));
         if set.status.as_ref() != Some(&status) {
             let before = set.status.clone().unwrap_or_default().conditions;
             tell("NodeSet", name, &before, &status.conditions, &mut intents);
@@ -192,6 +199,7 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
             intents.push(Intent::ForgetContents { node: node.clone() });
         }
     }
+    turns::uncordon(world, &held, &mut intents);
     nodes::show(world, now, &mut intents);
     intents
 }

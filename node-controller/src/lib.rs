@@ -19,4 +19,5 @@ pub mod rollout;
 pub mod run;
 mod sources;
 mod view;
+mod volumes;
 pub mod world;

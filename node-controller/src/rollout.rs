@@ -12,13 +12,15 @@
 mod drain;
 mod member;
 mod order;
+mod retry;
 mod skew;
 mod slots;
 mod target;
+mod volumes;
 mod windows;
 
 pub use drain::{Blocked, Eviction, Left};
-pub(crate) use drain::{allowed, drain, touched};
+pub(crate) use drain::{allowed, drain, keeping, selector, touched};
 pub use member::{CORDONED, EXCLUDED, Member, PAUSED, SCALE_DOWN_DISABLED};
 pub(crate) use order::queue;
 
@@ -27,9 +29,9 @@ use jiff::Timestamp;
 use nodelet_api::Disruption;
 use nodelet_api::objects::NodeSecrets;
 use nodelet_api::objects::{
-    BadRevision, Grant, NodeFailure, NodeSet, NodeStateSpec, Reference, Slot, SlotStep, Step, StrategyType,
+    BadRevision, Grant, NodeFailure, NodeSet, NodeStateSpec, Reference, Slot, SlotStep, Step, StrategyType, time_text,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A set at one moment.
 pub struct Scene<'a> {
@@ -41,6 +43,8 @@ pub struct Scene<'a> {
     pub revision: &'a str,
     /// The version of the kubelet that the class asks for.
     pub kubelet: Option<&'a str>,
+    /// Why nothing may begin, whatever else is so: a stable reason, and a sentence.
+    pub held: Option<(&'static str, String)>,
     /// Its nodes.
     pub members: BTreeMap<String, Member<'a>>,
     /// Everything else.
@@ -69,21 +73,34 @@ pub struct Outcome {
     /// Pods that are to go.
     pub evictions: Vec<Eviction>,
     /// Why nothing more is begun: a stable reason, and a sentence.
-    pub waits: Option<(&'static str, String)>,
+    pub waits: Option<Waits>,
     /// How many nodes have the target.
     pub updated: usize,
+    /// Where nodes go that do not keep the target, when it failed.
+    back: Option<Back>,
+}
+
+/// The way back from a revision that failed.
+#[derive(Clone, Debug, PartialEq)]
+struct Back {
+    /// The revision that it leads to.
+    to: String,
+    /// The nodes that are well with the one that failed, and keep it.
+    keeping: BTreeSet<String>,
 }
 
 /// Decides the next step of each node. `secrets` is what each node's state names beside the revision; a node that is not
 /// in it gets nothing new yet.
 pub fn roll(scene: &Scene<'_>, secrets: &BTreeMap<String, Option<NodeSecrets>>) -> Outcome {
-    let old = scene.set.status.clone().unwrap_or_default();
+    let mut old = scene.set.status.clone().unwrap_or_default();
+    retry::forget(scene, &mut old);
     let target = target::find(scene, &old);
     let mut outcome = Outcome {
         target: target.revision.clone(),
         current: old.current_revision.clone(),
         failures: old.failures.clone(),
         bad: target.bad.clone(),
+        back: target.back.clone(),
         ..Outcome::default()
     };
     // What is said of revisions that nobody goes to any more is over.
@@ -98,7 +115,7 @@ pub fn roll(scene: &Scene<'_>, secrets: &BTreeMap<String, Option<NodeSecrets>>) 
     if outcome.updated == scene.members.len() && !scene.members.is_empty() {
         outcome.current.clone_from(&outcome.target);
     }
-    outcome.waits = target.blocked.or_else(|| begin(scene, &mut outcome, secrets));
+    outcome.waits = begin(scene, &mut outcome, target.blocked, secrets);
     hand_out(scene, &mut outcome, secrets);
     outcome
 }
@@ -109,9 +126,23 @@ impl Outcome {
         self.slots.iter().any(|slot| slot.node == node)
     }
 
-    pub(crate) fn fail(&mut self, slot: &Slot, reason: String, skipped: bool) {
-        self.failures.retain(|failure| failure.node != slot.node);
-        self.failures.push(NodeFailure { node: slot.node.clone(), revision: slot.revision.clone(), reason, skipped });
+    /// The revision that a node goes to.
+    fn goal(&self, node: &str) -> &str {
+        match &self.back {
+            Some(back) if !back.keeping.contains(node) => &back.to,
+            _ => &self.target,
+        }
+    }
+
+    /// Why a node gets no turn although it does not have what it goes to, if that is so.
+    fn left_out(&self, node: &str) -> Option<&NodeFailure> {
+        let goal = self.goal(node);
+        self.failures.iter().find(|failure| failure.node == node && failure.revision == goal)
+    }
+
+    /// How many nodes failed with a revision.
+    fn failed(&self, revision: &str) -> usize {
+        self.failures.iter().filter(|failure| !failure.skipped && failure.revision == revision).count()
     }
 }
 
@@ -119,41 +150,59 @@ impl Outcome {
 fn note_failures(scene: &Scene<'_>, outcome: &mut Outcome) {
     for (name, member) in &scene.members {
         let spec = member.state.map(|state| &state.spec);
-        let goes = spec.is_some_and(|spec| spec.revision.as_ref() == Some(&outcome.target) && spec.step == Step::Apply);
-        let known = outcome.failures.iter().any(|one| one.node == *name && one.revision == outcome.target);
-        if let Some(reason) = member.failed().filter(|_| goes && !known && !outcome.holds(name)) {
-            let (node, revision) = (name.clone(), outcome.target.clone());
-            outcome.failures.push(NodeFailure { node, revision, reason, skipped: false });
+        let goal = outcome.goal(name).to_owned();
+        let goes = spec.is_some_and(|spec| spec.revision.as_ref() == Some(&goal) && spec.step == Step::Apply);
+        if let Some(reason) =
+            member.failed().filter(|_| goes && outcome.left_out(name).is_none() && !outcome.holds(name))
+        {
+            let at = time_text(scene.now);
+            let node = name.clone();
+            outcome.failures.push(NodeFailure { node, revision: goal, reason, skipped: false, at, retry_at: None });
         }
     }
 }
 
-/// Gives turns; why none is given, if there are nodes that want one.
+/// Gives turns; why none is given, if there are nodes that want one. `blocked` holds back the revision of the class, not
+/// the way back from it.
 fn begin(
     scene: &Scene<'_>,
     outcome: &mut Outcome,
+    blocked: Option<Waits>,
     secrets: &BTreeMap<String, Option<NodeSecrets>>,
-) -> Option<(&'static str, String)> {
+) -> Option<Waits> {
     let spec = &scene.set.spec;
-    let pending: Vec<&String> = scene
+    let lacks =
+        |name: &String, member: &Member<'_>, goal: &str| !member.has(goal, secrets.get(name).and_then(Option::as_ref));
+    let mut pending: Vec<&String> = scene
         .members
         .iter()
-        .filter(|(name, member)| !member.has(&outcome.target, secrets.get(*name).and_then(Option::as_ref)))
+        .filter(|(name, member)| lacks(name, member, outcome.goal(name)))
         .map(|(name, _)| name)
         .collect();
+    if blocked.is_some() {
+        // Whoever keeps what is blocked stays as it is.
+        pending.retain(|name| outcome.goal(name) != outcome.target);
+    }
     if pending.is_empty() {
-        return None;
+        return blocked;
     }
-    if spec.paused {
-        return Some(("Paused", "the set is paused".to_owned()));
-    }
-    if let Some(sentence) = windows::closed(&spec.windows, scene.now) {
-        return Some(("WaitingForWindow", sentence));
-    }
-    if let Some(failing) = scene.world.gates.get(scene.name).and_then(Gates::failing) {
-        return Some(("GateFailing", failing));
-    }
-    order::claim(scene, &pending, outcome)
+    let returns = |name: &&String| outcome.goal(name) != scene.revision;
+    // Who goes back does not wait until all is well, nor for a time that was chosen for going ahead.
+    let back = pending.iter().all(returns);
+    let waits = if let Some(held) = &scene.held {
+        Some(held.clone())
+    } else if spec.paused {
+        Some(("Paused", "the set is paused".to_owned()))
+    } else if let Some(sentence) = windows::closed(&spec.windows, scene.now).filter(|_| !back) {
+        Some(("WaitingForWindow", sentence))
+    } else if let Some(failing) = scene.world.gates.get(scene.name).and_then(Gates::failing).filter(|_| !back) {
+        Some(("GateFailing", failing))
+    } else if let Some(slot) = outcome.slots.iter().find(|slot| slot.reason == "NodeSilent") {
+        Some(("NodeSilent", format!("nothing begins while node {} is not heard of in its turn", slot.node)))
+    } else {
+        target::stuck(scene, outcome).or_else(|| order::claim(scene, &pending, outcome))
+    };
+    blocked.or(waits)
 }
 
 /// What each node must become, as far as it may go now.
@@ -168,12 +217,15 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
         let slot = old.slots.iter().find(|slot| slot.node == *name && slot.uid == member.uid());
         let slot = slot.filter(|slot| outcome.holds(&slot.node));
         let Some(secrets) = secrets.get(name) else { continue };
-        let stays =
-            spec.paused || member.is_paused() || (spec.strategy.r#type == StrategyType::OnDelete && current.is_some());
+        let stays = spec.paused
+            || scene.held.is_some()
+            || member.is_paused()
+            || (spec.strategy.r#type == StrategyType::OnDelete && current.is_some());
         if slot.is_none() && stays {
             continue;
         }
-        let revision = slot.map_or(&outcome.target, |slot| &slot.revision);
+        let goal = outcome.goal(name).to_owned();
+        let revision = slot.map_or(&goal, |slot| &slot.revision);
         let grant =
             |id: &str, disruption| Grant { id: format!("{revision}-{id}"), revision: revision.clone(), disruption };
         let (step, grant) = match slot {
@@ -205,8 +257,12 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
     }
 }
 
+/// Why nothing is begun: a stable reason, and a sentence.
+type Waits = (&'static str, String);
+
 /// Reasons that hold back also what disturbs nothing.
-const STOPS: [&str; 5] = ["Paused", "WaitingForWindow", "GateFailing", "FailureBudget", "VersionSkew"];
+const STOPS: [&str; 7] =
+    ["Paused", "WaitingForWindow", "GateFailing", "FailureBudget", "VersionSkew", "NodeSilent", "NoRevision"];
 
 fn short(uid: &str) -> String {
     uid.chars().take(8).collect()

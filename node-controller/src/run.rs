@@ -1,6 +1,6 @@
 //! The running controller: looks, decides, writes.
 
-use crate::act::Writer;
+use crate::act::{Refusals, Writer};
 use crate::batch::batches;
 use crate::decide::{Intent, decide};
 use crate::leader::Candidate;
@@ -49,8 +49,9 @@ pub async fn run(client: Client, options: &Options) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let probes = Probes::listen(&options.health_address).await?;
-    let view = View::start(&client, options);
-    let writer = Writer::new(client.clone(), &options.namespace, &options.identity);
+    let refusals = Refusals::default();
+    let view = View::start(&client, options, refusals.clone());
+    let writer = Writer::new(client.clone(), &options.namespace, &options.identity, refusals);
     let (mut candidate, leads) = Candidate::new(client, &options.namespace, "node-controller", &options.identity);
     tracing::info!(identity = options.identity, namespace = options.namespace, "node-controller runs");
     tokio::select! {

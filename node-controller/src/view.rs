@@ -1,12 +1,14 @@
 //! What the cluster holds, kept up to date by watches.
 
-use crate::act::{CLASS_LABEL, MANAGER, NODE_LABEL};
+use crate::act::{CLASS_LABEL, MANAGER, NODE_LABEL, Refusals};
 use crate::gates::Gatekeeper;
 use crate::pods::Pods;
 use crate::render::render;
 use crate::request::Request;
+use crate::rollout::keeping;
 use crate::run::Options;
 use crate::sources::Sources;
+use crate::volumes::Volumes;
 use crate::world::{StoredRevision, World, by_name};
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -44,6 +46,8 @@ pub(crate) struct View {
     budgets: Store<PodDisruptionBudget>,
     sources: Mutex<Sources>,
     pods: Mutex<Pods>,
+    volumes: Mutex<Volumes>,
+    refusals: Refusals,
     gates: Gatekeeper,
     api_server: watch::Receiver<Option<String>>,
     options: Options,
@@ -52,7 +56,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn start(client: &Client, options: &Options) -> Self {
+    pub(crate) fn start(client: &Client, options: &Options, refusals: Refusals) -> Self {
         let namespace = options.namespace.as_str();
         let changed = Arc::new(Notify::new());
         let everything = watcher::Config::default;
@@ -72,6 +76,8 @@ impl View {
             budgets: follow(Api::all(client.clone()), everything(), told),
             sources: Mutex::new(Sources::new(client, &changed)),
             pods: Mutex::new(Pods::new(client, &changed)),
+            volumes: Mutex::new(Volumes::new(client, &changed)),
+            refusals,
             gates: Gatekeeper::start(client, &changed),
             api_server: ask_version(client),
             options: options.clone(),
@@ -105,11 +111,23 @@ impl View {
         let states = by_name(self.states.state());
         let sets = by_name(self.sets.state());
         self.gates.watch(&sets);
+        let draining = World::draining_nodes(&sets);
+        let budgets = self.budgets.state();
+        let (pods, covered) = {
+            let mut followed = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+            let pods = followed.read(&World::busy_nodes(&sets));
+            let leaving = pods.iter().filter(|(node, _)| draining.contains(*node)).flat_map(|(_, pods)| pods);
+            let covered = followed.read_covered(&keeping(leaving, &budgets));
+            (pods, covered)
+        };
         World {
             classes,
             sources,
-            pods: self.pods.lock().unwrap_or_else(PoisonError::into_inner).read(&World::busy_nodes(&sets)),
-            budgets: self.budgets.state(),
+            pods,
+            covered,
+            budgets,
+            refused: self.refusals.reasons(),
+            volumes: self.volumes.lock().unwrap_or_else(PoisonError::into_inner).read(&draining),
             gates: self.gates.found(&sets),
             api_server: self.api_server.borrow().clone(),
             own_node: self.options.own_node.clone(),

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
-use nodelet_api::objects::{NodeClass, NodeSet, NodeState};
+use nodelet_api::Disruption;
+use nodelet_api::objects::{NodeClass, NodeSet, NodeState, Slot, SlotStep};
 use nodelet_api::state::ContentRef;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,6 +39,12 @@ pub struct World {
     pub pods: BTreeMap<String, Vec<Arc<Pod>>>,
     /// All budgets for disruptions.
     pub budgets: Vec<Arc<PodDisruptionBudget>>,
+    /// The pods of budgets that keep one from leaving, by the budget's namespace and name.
+    pub covered: BTreeMap<String, Vec<Arc<Pod>>>,
+    /// Why the API server did not let pods go, by their uid.
+    pub refused: BTreeMap<String, String>,
+    /// The volumes of nodes that are drained, by node; not known while they are not listed.
+    pub volumes: BTreeMap<String, Vec<Attached>>,
     /// What was found at the gates of sets, by set.
     pub gates: BTreeMap<String, Gates>,
     /// The API server's version.
@@ -61,6 +68,22 @@ impl World {
         let slots = sets.values().flat_map(|set| set.status.iter().flat_map(|status| &status.slots));
         slots.map(|slot| slot.node.clone()).collect()
     }
+
+    /// The nodes whose pods leave, or are about to.
+    pub fn draining_nodes(sets: &BTreeMap<String, Arc<NodeSet>>) -> BTreeSet<String> {
+        let slots = sets.values().flat_map(|set| set.status.iter().flat_map(|status| &status.slots));
+        let drains = |slot: &&Slot| slot.step <= SlotStep::Draining && slot.disruption >= Disruption::Drain;
+        slots.filter(drains).map(|slot| slot.node.clone()).collect()
+    }
+}
+
+/// A volume that is attached to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Its name.
+    pub volume: String,
+    /// The namespace and name of the claim that it is for.
+    pub claim: Option<(String, String)>,
 }
 
 /// A revision that is stored.

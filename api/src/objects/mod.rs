@@ -14,7 +14,8 @@ pub use node_state::{
 
 pub use rollout::{
     Amount, BadRevision, Day, DrainBehavior, DrainOrder, DrainPolicy, FailureAction, FailurePolicy, Gate, HttpGate,
-    NodeFailure, ObjectGate, OnTimeout, RolloutHealth, Skew, Slot, SlotStep, Strategy, StrategyType, Undo, Window,
+    NodeFailure, ObjectGate, OnTimeout, RollbackScope, RolloutHealth, Skew, Slot, SlotStep, Strategy, StrategyType,
+    Undo, Window,
 };
 
 use schemars::JsonSchema;

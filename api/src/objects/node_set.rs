@@ -9,6 +9,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The nodes that are of a class.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +59,11 @@ pub struct NodeSetSpec {
     /// A revision that the set is kept at, until its class becomes another one; `kubectl nodes undo` writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<Undo>,
+    /// What failed up to this moment is tried again: nodes that failed or were passed over, and revisions that failed;
+    /// `kubectl nodes retry` writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub retry: Option<String>,
 }
 
 /// Which Nodes belong to a set, by their labels. All that it says must be true of a Node.
@@ -109,6 +115,23 @@ impl Selector {
         says_something
             && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|demand| demand.holds(labels))
+    }
+}
+
+/// As `kubectl -l` takes it.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let labels = self.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+        let demands = self.match_expressions.iter().map(|demand| {
+            let values = demand.values.join(",");
+            match demand.operator {
+                SelectorOperator::In => format!("{} in ({values})", demand.key),
+                SelectorOperator::NotIn => format!("{} notin ({values})", demand.key),
+                SelectorOperator::Exists => demand.key.clone(),
+                SelectorOperator::DoesNotExist => format!("!{}", demand.key),
+            }
+        });
+        f.write_str(&labels.chain(demands).collect::<Vec<_>>().join(","))
     }
 }
 

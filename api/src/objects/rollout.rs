@@ -250,22 +250,34 @@ pub struct FailurePolicy {
     pub budget: u32,
     /// What happens then.
     pub action: FailureAction,
+    /// Which nodes go back.
+    pub scope: RollbackScope,
 }
 
 impl Default for FailurePolicy {
     fn default() -> Self {
-        Self { budget: 1, action: FailureAction::Rollback }
+        Self { budget: 1, action: FailureAction::Rollback, scope: RollbackScope::FailedNodes }
     }
 }
 
 /// What happens when too many nodes failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailureAction {
-    /// All nodes that have the change go back to the revision before, in their turn.
+    /// Nothing more is begun, and nodes go back to the revision before, in their turn; `scope` says which.
     #[default]
     Rollback,
     /// Nothing more is begun; nodes stay as they are.
     Pause,
+}
+
+/// Which nodes go back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RollbackScope {
+    /// Those that failed. Nodes that are well with the change keep it: to take it back disturbs them once more.
+    #[default]
+    FailedNodes,
+    /// All that have the change.
+    AllNodes,
 }
 
 /// A time in which changes may begin. What was begun is finished.
@@ -353,6 +365,9 @@ pub struct Slot {
     /// Since when it is that far.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,
+    /// A stable name of what it waits for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waiting_for: String,
@@ -401,6 +416,13 @@ pub struct NodeFailure {
     /// It was passed over, and does not count as failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
+    /// When that was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub at: String,
+    /// When it gets another turn by itself, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub retry_at: Option<String>,
 }
 
 #[cfg(test)]

@@ -42,9 +42,14 @@ impl Writer {
         api.patch(node, &parameters, &Patch::Merge(patch)).await.map(drop)
     }
 
-    /// Sends a pod away. That a budget forbids it just now is an answer, not an error.
+    /// Sends a pod away. That it is refused just now is an answer, not an error: it is asked again after a while.
     pub(super) async fn evict(&self, eviction: &Eviction) -> kube::Result<()> {
         let Eviction { namespace, name, uid, grace, forced } = eviction;
+        let known = uid.clone().unwrap_or_default();
+        if !self.refusals.may_ask(&known) {
+            return Ok(());
+        }
+        tracing::info!(pod = format!("{namespace}/{name}"), forced, "evicting it");
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let preconditions = Some(Preconditions { uid: uid.clone(), resource_version: None });
         let delete = DeleteParams { grace_period_seconds: *grace, preconditions, ..DeleteParams::default() };
@@ -54,9 +59,16 @@ impl Writer {
             api.evict(name, &EvictParams { delete_options: Some(delete), ..EvictParams::default() }).await.map(drop)
         };
         match sent {
-            Err(kube::Error::Api(status)) if [404, 409, 429].contains(&status.code) => Ok(()),
-            other => other,
+            // Gone, or another one of that name.
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => self.refusals.forget(&known),
+            Err(kube::Error::Api(status)) => {
+                tracing::info!(pod = format!("{namespace}/{name}"), why = status.message, "it is not let go");
+                self.refusals.refused(&known, status.message.clone());
+            }
+            Ok(()) => self.refusals.forget(&known),
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     pub(super) async fn show(&self, node: &str, condition: &Condition) -> kube::Result<()> {

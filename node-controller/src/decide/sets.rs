@@ -1,33 +1,40 @@
 //! What a set hands out, and how far it is.
 
-use super::Intent;
 use super::classes::Rendered;
 use super::contents::Contents;
+use super::{Intent, turns};
 use crate::rollout::{self, Member, Outcome, Scene};
 use crate::world::{World, is_ready};
 use jiff::Timestamp;
-use nodelet_api::objects::{
-    Condition, NodeSecrets, NodeSet, NodeSetStatus, NodeState, Selector, SelectorOperator, SlotStep, time_text,
-};
+use nodelet_api::objects::{Condition, NodeSecrets, NodeSet, NodeSetStatus, NodeState, SlotStep, time_text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Moves a set on: what its nodes must become, and what it says of itself.
+/// Moves a set on: what its nodes must become, and what it says of itself. `None` while nobody knows what they are to be.
 pub(super) fn roll(
     world: &World,
     name: &str,
     set: &NodeSet,
-    class: &Rendered,
+    class: Option<&Rendered>,
     nodes: &BTreeSet<String>,
     now: Timestamp,
     intents: &mut Vec<Intent>,
-) -> Outcome {
+) -> Option<Outcome> {
     let members: BTreeMap<String, Member<'_>> =
         nodes.iter().filter_map(|node| Some((node.clone(), member(world, node)?))).collect();
-    let kubelet = class.kubelet.as_deref();
-    let scene = Scene { name, set, revision: &class.revision, kubelet, members, world, now };
+    // Without a class nothing begins; turns that were begun are finished with what they were begun for.
+    let before = set.status.as_ref().map(|status| status.update_revision.as_str());
+    let before = before.filter(|revision| world.revisions.contains_key(*revision));
+    let revision = class.map(|class| class.revision.as_str()).or(before)?;
+    let kubelet = class.and_then(|class| class.kubelet.as_deref());
+    let held = class.is_none().then(|| ("NoRevision", no_revision(set)));
+    let scene = Scene { name, set, revision, kubelet, held, members, world, now };
     // First a node's Secret, then the state that names it.
-    let secrets: BTreeMap<String, Option<NodeSecrets>> =
-        nodes.iter().filter_map(|node| Some((node.clone(), class.contents.hand(node, world, intents).ok()?))).collect();
+    let mut secrets: BTreeMap<String, Option<NodeSecrets>> = BTreeMap::new();
+    for node in nodes {
+        let known = || world.states.get(node).map(|state| state.spec.secrets.clone());
+        let found = class.map_or_else(known, |class| class.contents.hand(node, world, intents).ok());
+        secrets.extend(found.map(|found| (node.clone(), found)));
+    }
     let outcome = rollout::roll(&scene, &secrets);
     for (node, spec) in &outcome.specs {
         intents.push(Intent::Hand { node: node.clone(), set: name.to_owned(), spec: Box::new(spec.clone()) });
@@ -36,7 +43,12 @@ pub(super) fn roll(
         intents.push(Intent::Cordon { node: node.clone(), cordon: *cordon });
     }
     intents.extend(outcome.evictions.iter().map(|eviction| Intent::Evict(eviction.clone())));
-    outcome
+    turns::tell(name, set, &outcome, nodes, intents);
+    Some(outcome)
+}
+
+fn no_revision(set: &NodeSet) -> String {
+    format!("the class {} has no revision: see its conditions", set.spec.class_ref.name)
 }
 
 fn member<'a>(world: &'a World, name: &str) -> Option<Member<'a>> {
@@ -58,7 +70,6 @@ pub(super) fn status(
     now: Timestamp,
 ) -> NodeSetStatus {
     let old = set.status.clone().unwrap_or_default();
-    let now = time_text(now);
     let count = |holds: &dyn Fn(&str) -> bool| {
         u32::try_from(nodes.iter().filter(|name| holds(name)).count()).unwrap_or(u32::MAX)
     };
@@ -74,7 +85,7 @@ pub(super) fn status(
         replicas: total,
         ready_replicas: count(&|name| node_ready(name) && converged(name)),
         unavailable_replicas: unavailable,
-        selector: set.spec.selector.as_ref().map(as_text).unwrap_or_default(),
+        selector: set.spec.selector.as_ref().map(ToString::to_string).unwrap_or_default(),
         conditions: Vec::new(),
         // What nothing is known about stays as it was.
         ..old.clone()
@@ -89,9 +100,10 @@ pub(super) fn status(
     }
     let generation = set.metadata.generation;
     let limit = set.spec.strategy.max_unavailable.of(nodes.len()).max(1);
-    let mut note =
-        |kind, found| status.conditions.push(Condition::since(kind, found, &old.conditions, generation, &now));
-    note("Progressing", progressing(set, class, outcome, total));
+    let mut note = |kind, found| {
+        status.conditions.push(Condition::since(kind, found, &old.conditions, generation, &time_text(now)))
+    };
+    note("Progressing", progressing(set, class, outcome, total, now));
     note(
         "Overlapping",
         match contested.and_then(|contested| contested.first_key_value()) {
@@ -120,10 +132,10 @@ fn progressing(
     class: Option<&Rendered>,
     outcome: Option<&Outcome>,
     total: u32,
+    now: Timestamp,
 ) -> (&'static str, &'static str, String) {
     let (Some(class), Some(outcome)) = (class, outcome) else {
-        let name = &set.spec.class_ref.name;
-        return ("False", "NoRevision", format!("the class {name} has no revision: see its conditions"));
+        return ("False", "NoRevision", no_revision(set));
     };
     if let Contents::Missing(what) = &class.contents {
         return ("False", "ContentsMissing", what.clone());
@@ -135,28 +147,36 @@ fn progressing(
         let bad = outcome.bad.iter().find(|bad| bad.revision == class.revision && bad.revision != *target);
         if let Some(bad) = bad.filter(|_| !undone) {
             let sentence =
-                format!("all {total} nodes have {target}; {} failed: correct the class, or undo", bad.revision);
+                format!("all {total} nodes have {target}; {} failed: correct the class, undo, or retry", bad.revision);
             return ("False", "RolledBack", sentence);
         }
         return ("False", "Updated", format!("all {total} nodes have {target}"));
     }
     let far = format!("{updated} of {total} nodes have {target}");
-    let moves = outcome.slots.iter().find(|slot| slot.step != SlotStep::Failed);
+    // Of several turns the one that somebody should look at.
+    let mut moving = outcome.slots.iter().filter(|slot| slot.step != SlotStep::Failed);
+    let trouble = moving.clone().find_map(|slot| Some((slot, turns::trouble(slot, now)?)));
+    let moves = trouble.or_else(|| moving.next().map(|slot| (slot, "Updating")));
     match (&outcome.waits, moves) {
         (Some((reason, sentence)), None) => {
             // Where nothing is under way and nothing may begin, it does not progress.
             let status = if ["Updating", "Staging"].contains(reason) { "True" } else { "False" };
             (status, reason, format!("{far}; {sentence}"))
         }
-        (_, Some(slot)) => {
+        (_, Some((slot, reason))) => {
             let step = format!("{:?}", slot.step).to_lowercase();
             let waits =
                 if slot.waiting_for.is_empty() { String::new() } else { format!(", waits for {}", slot.waiting_for) };
-            ("True", "Updating", format!("{far}; {} is {step}{waits}", slot.node))
+            ("True", reason, format!("{far}; {} is {step}{waits}", slot.node))
         }
         (None, None) => match outcome.failures.first() {
             Some(failure) => {
-                ("False", "NodesLeftOut", format!("{far}; {} was left out: {}", failure.node, failure.reason))
+                let again = match &failure.retry_at {
+                    Some(at) => format!("it gets another turn at {at}"),
+                    None => "`kubectl nodes retry` gives it another turn".to_owned(),
+                };
+                let sentence = format!("{far}; {} was left out: {}; {again}", failure.node, failure.reason);
+                ("False", "NodesLeftOut", sentence)
             }
             None => ("True", "Updating", far),
         },
@@ -166,6 +186,10 @@ fn progressing(
 fn degraded(class: Option<&Rendered>, outcome: Option<&Outcome>) -> (&'static str, &'static str, String) {
     let asked = class.map(|class| class.revision.as_str()).unwrap_or_default();
     let bad = outcome.and_then(|outcome| outcome.bad.iter().find(|bad| bad.revision == asked));
+    let silent = outcome.and_then(|outcome| outcome.slots.iter().find(|slot| slot.reason == "NodeSilent"));
+    if let Some(slot) = silent.filter(|_| bad.is_none()) {
+        return ("True", "NodeSilent", format!("node {} waits for {}", slot.node, slot.waiting_for));
+    }
     match (bad, outcome.and_then(|outcome| outcome.failures.iter().find(|failure| !failure.skipped))) {
         (Some(bad), _) => ("True", "RevisionFailed", format!("revision {} failed: {}", bad.revision, bad.reason)),
         (None, Some(failure)) => ("True", "NodeFailed", format!("node {} failed: {}", failure.node, failure.reason)),
@@ -176,19 +200,4 @@ fn degraded(class: Option<&Rendered>, outcome: Option<&Outcome>) -> (&'static st
 fn is_true(state: &NodeState, kind: &str) -> bool {
     let conditions = state.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.kind == kind && condition.status == "True")
-}
-
-/// A selector as `kubectl -l` takes it.
-fn as_text(selector: &Selector) -> String {
-    let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
-    let demands = selector.match_expressions.iter().map(|demand| {
-        let values = demand.values.join(",");
-        match demand.operator {
-            SelectorOperator::In => format!("{} in ({values})", demand.key),
-            SelectorOperator::NotIn => format!("{} notin ({values})", demand.key),
-            SelectorOperator::Exists => demand.key.clone(),
-            SelectorOperator::DoesNotExist => format!("!{}", demand.key),
-        }
-    });
-    labels.chain(demands).collect::<Vec<_>>().join(",")
 }

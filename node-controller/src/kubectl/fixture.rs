@@ -122,13 +122,16 @@ impl Fixture {
             disruption: Disruption::Drain,
             unready_pods: 0,
             since: "2026-11-17T11:58:00Z".into(),
+            reason: String::new(),
             waiting_for: waiting_for.into(),
         };
         self.set_status(|status| status.slots.push(slot));
     }
 
     pub(super) fn failure(&mut self, node: &str, revision: &str, reason: &str, skipped: bool) {
-        let failure = NodeFailure { node: node.into(), revision: revision.into(), reason: reason.into(), skipped };
+        let (node, revision, reason) = (node.into(), revision.into(), reason.into());
+        let at = "2026-11-17T11:59:00Z".into();
+        let failure = NodeFailure { node, revision, reason, skipped, at, retry_at: None };
         self.set_status(|status| status.failures.push(failure));
     }
 

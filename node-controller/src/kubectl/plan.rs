@@ -134,7 +134,7 @@ pub(super) fn turns(world: &World, name: &str, set: &NodeSet) -> Vec<String> {
         Some((node.clone(), Member { node: world.nodes.get(node)?, state, pods: None }))
     };
     let members = nodes.iter().filter_map(member).collect();
-    queue(&Scene { name, set, revision: "", kubelet: None, members, world, now: Timestamp::UNIX_EPOCH })
+    queue(&Scene { name, set, revision: "", kubelet: None, held: None, members, world, now: Timestamp::UNIX_EPOCH })
 }
 
 fn plan(world: &World, set: &NodeSet) -> Plan {
@@ -169,7 +169,7 @@ fn emptying(world: &World, set: &NodeSet, row: &NodeRow) -> (BTreeMap<String, i3
     let policy = &set.spec.drain;
     let budgets = touched(pods, policy, &world.budgets);
     let budgets = budgets.into_iter().map(|(name, budget)| (name, crate::rollout::allowed(budget))).collect();
-    let blocked = match drain(pods, policy, &world.budgets, false) {
+    let blocked = match drain(pods, policy, world, false) {
         // What only takes its time is no obstacle.
         Left::Some { blocked: crate::rollout::Blocked::Leaving { .. }, .. } | Left::Nothing => None,
         Left::Some { blocked, .. } => Some(blocked.to_string()),

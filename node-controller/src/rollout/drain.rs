@@ -1,5 +1,6 @@
 //! Which pods leave a node, in which order, and what keeps them.
 
+use crate::world::World;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
@@ -63,6 +64,31 @@ pub enum Blocked {
         /// Why it can't just go.
         why: String,
     },
+    /// A pod ends by itself.
+    Completing {
+        /// The pod.
+        pod: String,
+    },
+    /// The API server does not let a pod go.
+    Refused {
+        /// The pod.
+        pod: String,
+        /// What it says.
+        why: String,
+    },
+}
+
+impl Blocked {
+    /// Its stable name.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Leaving { .. } => "PodsLeaving",
+            Self::Budget { .. } => "DisruptionBudget",
+            Self::Pod { .. } => "PodBlocks",
+            Self::Completing { .. } => "PodCompleting",
+            Self::Refused { .. } => "EvictionRefused",
+        }
+    }
 }
 
 impl fmt::Display for Blocked {
@@ -74,17 +100,14 @@ impl fmt::Display for Blocked {
                 write!(f, "PodDisruptionBudget {budget} allows 0 disruptions ({why}); it keeps pod {pod}")
             }
             Self::Pod { pod, why } => write!(f, "pod {pod}, which {why}"),
+            Self::Completing { pod } => write!(f, "pod {pod} to end by itself"),
+            Self::Refused { pod, why } => write!(f, "pod {pod}, which the API server does not let go: {why}"),
         }
     }
 }
 
 /// Finds what leaves now.
-pub(crate) fn drain(
-    pods: &[Arc<Pod>],
-    policy: &DrainPolicy,
-    budgets: &[Arc<PodDisruptionBudget>],
-    forced: bool,
-) -> Left {
+pub(crate) fn drain(pods: &[Arc<Pod>], policy: &DrainPolicy, world: &World, forced: bool) -> Left {
     let mut turns: BTreeMap<i32, Vec<(&Pod, DrainBehavior, bool)>> = BTreeMap::new();
     for pod in pods.iter().map(AsRef::as_ref).filter(|pod| !stays(pod) && !is_finished(pod)) {
         let entry = policy.order.iter().find(|entry| entry.selector.matches(pod.labels()));
@@ -103,13 +126,16 @@ pub(crate) fn drain(
             continue;
         }
         if behavior == DrainBehavior::WaitCompleted && !forced {
-            let why = "is waited for until it ends by itself".to_owned();
-            blocked = blocked.or_else(|| Some(Blocked::Pod { pod: name(pod), why }));
+            blocked = blocked.or_else(|| Some(Blocked::Completing { pod: name(pod) }));
             continue;
         }
-        if let Some(reason) = keeps(pod, policy, budgets, named).filter(|_| !forced) {
+        if let Some(reason) = keeps(pod, policy, world, named).filter(|_| !forced) {
             blocked = blocked.or(Some(reason));
             continue;
+        }
+        // It is tried again all the same, after a while.
+        if let Some(why) = pod.metadata.uid.as_ref().and_then(|uid| world.refused.get(uid)) {
+            blocked = blocked.or_else(|| Some(Blocked::Refused { pod: name(pod), why: why.clone() }));
         }
         leaving.push(name(pod));
         evictions.push(Eviction {
@@ -147,7 +173,7 @@ fn full_name(budget: &PodDisruptionBudget) -> String {
 }
 
 /// What keeps one pod.
-fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], named: bool) -> Option<Blocked> {
+fn keeps(pod: &Pod, policy: &DrainPolicy, world: &World, named: bool) -> Option<Blocked> {
     let because = |why: &str| Some(Blocked::Pod { pod: name(pod), why: why.to_owned() });
     if controller(pod).is_none() && !named {
         return because(
@@ -160,7 +186,7 @@ fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], 
             "has an emptyDir volume that would be lost: delete it, or set `drain.deleteEmptyDirData: true`",
         );
     }
-    let of_pod: Vec<_> = budgets.iter().filter(|budget| covers(budget, pod)).collect();
+    let of_pod: Vec<_> = world.budgets.iter().filter(|budget| covers(budget, pod)).collect();
     // The API server asks no budget about a pod that never started.
     if of_pod.is_empty() || phase(pod) == Some("Pending") {
         return None;
@@ -174,16 +200,50 @@ fn keeps(pod: &Pod, policy: &DrainPolicy, budgets: &[Arc<PodDisruptionBudget>], 
         return Some(Blocked::Pod { pod: name(pod), why });
     }
     let budget = of_pod.into_iter().find(|budget| allowed(budget) < 1 && !lets_sick_go(budget, pod))?;
+    Some(Blocked::Budget { budget: full_name(budget), pod: name(pod), why: why_none(budget, world) })
+}
+
+/// As many pods are named that are not ready.
+const NAMED: usize = 2;
+
+/// Why a budget allows no disruption: who is missing, and how many there must be.
+fn why_none(budget: &PodDisruptionBudget, world: &World) -> String {
     let status = budget.status.clone().unwrap_or_default();
-    let why = if status.expected_pods == 0 {
-        "it counts no pods yet".to_owned()
-    } else {
-        format!(
-            "{} of {} pods are healthy, {} are needed",
-            status.current_healthy, status.expected_pods, status.desired_healthy
-        )
-    };
-    Some(Blocked::Budget { budget: full_name(budget), pod: name(pod), why })
+    if status.expected_pods == 0 {
+        return "it counts no pods yet".to_owned();
+    }
+    let pods = world.covered.get(&full_name(budget)).map(Vec::as_slice).unwrap_or_default();
+    let sick = pods.iter().filter(|pod| !is_ready(pod) && !is_finished(pod));
+    let mut sick: Vec<String> = sick
+        .map(|pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            node.map_or_else(
+                || format!("{} on no node yet", pod.name_any()),
+                |node| format!("{} on {node}", pod.name_any()),
+            )
+        })
+        .collect();
+    sick.sort();
+    let counts = format!(
+        "{} of {} pods are healthy, {} are needed",
+        status.current_healthy, status.expected_pods, status.desired_healthy
+    );
+    match sick.len() {
+        0 => counts,
+        1..=NAMED => format!("{} not ready; {counts}", sick.join(" and ")),
+        many => format!("{} and {} more not ready; {counts}", sick[..NAMED].join(", "), many - NAMED),
+    }
+}
+
+/// The budgets that keep one of these pods from leaving now, by namespace and name.
+pub(crate) fn keeping<'a, 'b>(
+    pods: impl Iterator<Item = &'b Arc<Pod>>,
+    budgets: &'a [Arc<PodDisruptionBudget>],
+) -> BTreeMap<String, &'a PodDisruptionBudget> {
+    let leaving: Vec<_> = pods.filter(|pod| !stays(pod) && !is_finished(pod)).collect();
+    let keeps =
+        |budget: &&Arc<PodDisruptionBudget>| allowed(budget) < 1 && leaving.iter().any(|pod| covers(budget, pod));
+    budgets.iter().filter(keeps).map(|budget| (full_name(budget), budget.as_ref())).collect()
 }
 
 /// Whether a pod that is not ready may go although the budget allows no disruption, as the API server has it.
@@ -206,10 +266,14 @@ pub(crate) fn allowed(budget: &PodDisruptionBudget) -> i32 {
 }
 
 fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    if budget.namespace() != pod.namespace() {
-        return false;
-    }
-    let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else { return false };
+    let Some(selector) = selector(budget).filter(|_| budget.namespace() == pod.namespace()) else { return false };
+    // A selector that says nothing covers everything, in a budget.
+    (selector.match_labels.is_empty() && selector.match_expressions.is_empty()) || selector.matches(pod.labels())
+}
+
+/// The pods that a budget is for, if it says so.
+pub(crate) fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref())?;
     let demands = selector.match_expressions.iter().flatten().filter_map(|demand| {
         let operator = match demand.operator.as_str() {
             "In" => SelectorOperator::In,
@@ -224,12 +288,8 @@ fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
             values: demand.values.clone().unwrap_or_default(),
         })
     });
-    let selector = Selector {
-        match_labels: selector.match_labels.clone().unwrap_or_default(),
-        match_expressions: demands.collect(),
-    };
-    // A selector that says nothing covers everything, in a budget.
-    (selector.match_labels.is_empty() && selector.match_expressions.is_empty()) || selector.matches(pod.labels())
+    let match_expressions = demands.collect();
+    Some(Selector { match_labels: selector.match_labels.clone().unwrap_or_default(), match_expressions })
 }
 
 /// Pods that stay on a node, as `kubectl drain` leaves them: static ones, and those of daemon sets.
@@ -238,7 +298,7 @@ pub(super) fn stays(pod: &Pod) -> bool {
 }
 
 /// What ended by itself disturbs nobody.
-fn is_finished(pod: &Pod) -> bool {
+pub(super) fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), Some("Succeeded" | "Failed"))
 }
 

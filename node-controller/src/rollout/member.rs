@@ -16,7 +16,9 @@ pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balanc
 /// The annotation that keeps the cluster autoscaler away.
 pub const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// Labels of nodes that are of the control plane, or hold a member of its etcd.
+const CONTROL_PLANE: [&str; 3] =
+    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/etcd", "node-role.kubernetes.io/master"];
 const PRESSURES: [&str; 3] = ["MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// A node.
@@ -40,6 +42,11 @@ impl Member<'_> {
         let applied = self.state.and_then(|state| state.status.as_ref()?.applied.as_ref());
         let version = secrets.map(|secrets| secrets.version.as_str()).unwrap_or_default();
         applied.is_some_and(|applied| applied.revision == revision && applied.secrets == version)
+    }
+
+    /// The revision that it has.
+    pub(super) fn applied(&self) -> Option<&str> {
+        Some(self.state?.status.as_ref()?.applied.as_ref()?.revision.as_str())
     }
 
     /// What becoming a revision disturbs, once that is known.
@@ -76,6 +83,19 @@ impl Member<'_> {
 
     pub(super) fn is_cordoned(&self) -> bool {
         self.node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false)
+    }
+
+    /// Whether nothing is heard of it: the control plane calls a node that whose kubelet says nothing any more. One that
+    /// says that it is not ready is heard.
+    pub(super) fn is_silent(&self) -> bool {
+        let conditions = self.node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "Unknown")
+    }
+
+    /// Whether others are told to keep away from it, as far as a change asks for that.
+    pub(super) fn is_shielded(&self, disruption: Disruption) -> bool {
+        self.node.annotations().contains_key(SCALE_DOWN_DISABLED)
+            && (disruption < Disruption::Drain || self.node.labels().contains_key(EXCLUDED))
     }
 
     /// Whether the controller cordoned it.
@@ -117,5 +137,5 @@ impl Member<'_> {
 
 /// Whether a Node is of the control plane.
 pub(super) fn is_control_plane(node: &Node) -> bool {
-    node.labels().contains_key(CONTROL_PLANE)
+    CONTROL_PLANE.iter().any(|label| node.labels().contains_key(*label))
 }

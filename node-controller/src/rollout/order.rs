@@ -1,25 +1,22 @@
 //! Whose turn is next.
 
 use super::member::is_control_plane;
-use super::{Member, Outcome, Scene};
+use super::{Member, Outcome, Scene, Waits, retry};
 use crate::world::is_ready;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use nodelet_api::objects::{Slot, SlotStep, time_text};
 
 /// Claims slots for nodes that want one, as many as may be; why no more, if any is left.
-pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcome) -> Option<(&'static str, String)> {
+pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcome) -> Option<Waits> {
     let strategy = &scene.set.spec.strategy;
     let total = scene.members.len();
     let limit = strategy.max_unavailable.of(total).max(1);
     let mut waiting: Vec<(&String, &Member<'_>)> =
         pending.iter().filter_map(|name| Some((*name, scene.members.get(*name)?))).collect();
     waiting.retain(|(name, member)| !outcome.holds(name) && !member.is_paused());
-    waiting.retain(|(name, _)| {
-        let out =
-            |failure: &nodelet_api::objects::NodeFailure| failure.node == **name && failure.revision == outcome.target;
-        !outcome.failures.iter().any(out)
-    });
+    retry::take_up(scene, outcome);
+    waiting.retain(|(name, _)| outcome.left_out(name).is_none());
     if waiting.is_empty() {
         return None;
     }
@@ -37,7 +34,8 @@ pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcom
             reason = reason.or(Some(("Updating", "nodes of another zone come later".to_owned())));
             continue;
         }
-        let Some(disruption) = member.staged(&outcome.target) else {
+        let goal = outcome.goal(name).to_owned();
+        let Some(disruption) = member.staged(&goal) else {
             reason = reason.or_else(|| Some(("Staging", staging(name, member))));
             continue;
         };
@@ -48,7 +46,8 @@ pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcom
             let sentence = format!("{away} of {total} nodes are unavailable, and {limit} may be");
             return Some(("Updating", sentence));
         }
-        if outcome.updated + outcome.slots.len() >= wave {
+        // Waves are for what goes ahead: the way back is as wide as the limit.
+        if goal == scene.revision && outcome.updated + outcome.slots.len() >= wave {
             return Some(("Updating", format!("the first {wave} nodes must be well before more follow")));
         }
         if member.is_control_plane()
@@ -61,11 +60,12 @@ pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcom
         outcome.slots.push(Slot {
             node: name.clone(),
             uid: member.uid(),
-            revision: outcome.target.clone(),
+            revision: goal,
             step: SlotStep::Claimed,
             disruption,
             unready_pods: 0,
             since: time_text(scene.now),
+            reason: String::new(),
             waiting_for: String::new(),
         });
     }

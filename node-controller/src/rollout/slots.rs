@@ -1,7 +1,8 @@
 //! The turn of a node, step by step.
 
 use super::drain::{self, Left};
-use super::{Member, Outcome, Scene};
+use super::retry::Verdict;
+use super::{Member, Outcome, Scene, volumes};
 use crate::world::Gates;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,14 +12,12 @@ use std::sync::Arc;
 
 /// What becomes of a slot.
 enum Next {
-    /// It stays as far as it is, and waits for this.
-    Waits(String),
+    /// It stays as far as it is, and waits: a stable reason, and for what.
+    Waits(&'static str, String),
     /// It goes on.
     To(SlotStep),
-    /// The node failed.
-    Fails(String),
-    /// The node is passed over.
-    Skips(String),
+    /// The turn ends without the change.
+    Ends(Verdict, String),
     /// It is over.
     Done,
 }
@@ -31,37 +30,27 @@ pub(super) fn advance(scene: &Scene<'_>, slots: &[Slot], outcome: &mut Outcome) 
         let mut slot = slot.clone();
         supersede(member, &mut slot, outcome);
         let next = step(scene, member, &mut slot, outcome);
-        let now = time_text(scene.now);
-        match next {
-            Next::Waits(what) => slot.waiting_for = what,
-            Next::To(step) => (slot.step, slot.since, slot.waiting_for) = (step, now, String::new()),
-            Next::Fails(why) => {
-                outcome.fail(&slot, why, false);
-                (slot.step, slot.since, slot.waiting_for) = (SlotStep::Failed, now, String::new());
-            }
-            Next::Skips(why) => {
-                outcome.fail(&slot, why, true);
-                (slot.step, slot.since, slot.waiting_for) = (SlotStep::Failed, now, String::new());
+        (slot.step, slot.since, slot.reason, slot.waiting_for) = match next {
+            Next::Waits(reason, what) => (slot.step, slot.since, reason.to_owned(), what),
+            Next::To(step) => (step, time_text(scene.now), String::new(), String::new()),
+            Next::Ends(verdict, why) => {
+                outcome.note(&slot, why, &verdict, scene.now);
+                (SlotStep::Failed, time_text(scene.now), String::new(), String::new())
             }
             Next::Done => continue,
-        }
+        };
         outcome.slots.push(slot);
-    }
-    // Whatever has no turn has no cordon of ours either.
-    for (name, member) in &scene.members {
-        if member.is_ours() && !outcome.holds(name) {
-            outcome.cordons.insert(name.clone(), false);
-        }
     }
 }
 
 /// A newer revision takes the turn over, so that the node is not visited twice.
 fn supersede(member: &Member<'_>, slot: &mut Slot, outcome: &Outcome) {
     let over = matches!(slot.step, SlotStep::Soaking | SlotStep::Failed);
-    if slot.revision == outcome.target || over {
+    let goal = outcome.goal(&slot.node);
+    if slot.revision == goal || over {
         return;
     }
-    slot.revision.clone_from(&outcome.target);
+    goal.clone_into(&mut slot.revision);
     if let Some(disruption) = member.staged(&slot.revision) {
         slot.disruption = disruption;
     }
@@ -76,7 +65,7 @@ fn step(scene: &Scene<'_>, member: &Member<'_>, slot: &mut Slot, outcome: &mut O
         SlotStep::Applying => applying(scene, member, slot),
         SlotStep::Verifying => verifying(scene, member, slot),
         SlotStep::Soaking => soaking(scene, member, slot, outcome),
-        SlotStep::Failed => back_in_service(member, slot, outcome).map_or(Next::Done, Next::Waits),
+        SlotStep::Failed => back_in_service(member, slot, outcome).unwrap_or(Next::Done),
     }
 }
 
@@ -86,16 +75,20 @@ fn claimed(member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next 
     }
     match member.staged(&slot.revision) {
         Some(disruption) => slot.disruption = disruption,
-        None => return Next::Waits("the node to make the revision ready".to_owned()),
+        None => return Next::Waits("Staging", "the node to make the revision ready".to_owned()),
     }
-    let Some(pods) = member.pods else { return Next::Waits("the list of its pods".to_owned()) };
+    let Some(pods) = member.pods else { return unlisted() };
     slot.unready_pods = unready(pods, slot.disruption);
+    // An autoscaler must not take away what comes back, and load balancers are to know before the first pod leaves.
+    if !member.is_shielded(slot.disruption) {
+        return Next::Waits("Shielding", "autoscaler and load balancers to be told".to_owned());
+    }
     if slot.disruption < Disruption::Drain {
         return Next::To(SlotStep::Applying);
     }
     if !member.is_cordoned() {
         outcome.cordons.insert(slot.node.clone(), true);
-        return Next::Waits("the cordon".to_owned());
+        return Next::Waits("Cordoning", "the cordon".to_owned());
     }
     Next::To(SlotStep::Draining)
 }
@@ -103,23 +96,28 @@ fn claimed(member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next 
 fn draining(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Next {
     // Also where the cordon was an administrator's own: pods that leave would come back.
     if !member.is_cordoned() {
-        return Next::Skips("it was uncordoned by hand while its pods were leaving".to_owned());
+        let why = "it was uncordoned by hand while its pods were leaving".to_owned();
+        return Next::Ends(Verdict::LeftOut, why);
     }
-    let Some(pods) = member.pods else { return Next::Waits("the list of its pods".to_owned()) };
+    let Some(pods) = member.pods else { return unlisted() };
     let policy = &scene.set.spec.drain;
     let late = is_overdue(scene, slot, SignedDuration::from_secs(policy.timeout_seconds.into()));
     let forced = late && policy.on_timeout == OnTimeout::Force;
-    match drain::drain(pods, policy, &scene.world.budgets, forced) {
-        Left::Nothing => Next::To(SlotStep::Applying),
-        Left::Some { evictions, blocked } => {
-            let sentence = blocked.to_string();
-            if late && policy.on_timeout == OnTimeout::Skip {
-                return Next::Skips(format!("its pods did not leave in {} s: {sentence}", policy.timeout_seconds));
-            }
-            outcome.evictions.extend(evictions);
-            Next::Waits(sentence)
-        }
+    let (reason, sentence, evictions) = match drain::drain(pods, policy, scene.world, forced) {
+        Left::Nothing if forced => return Next::To(SlotStep::Applying),
+        // What a pod wrote may still be on its way to a disk that the next node is to have.
+        Left::Nothing => match volumes::attached(scene.world.volumes.get(&slot.node), pods) {
+            None => return Next::To(SlotStep::Applying),
+            Some((reason, sentence)) => (reason, sentence, Vec::new()),
+        },
+        Left::Some { evictions, blocked } => (blocked.reason(), blocked.to_string(), evictions),
+    };
+    if late && policy.on_timeout == OnTimeout::Skip {
+        let why = format!("its pods did not leave in {} s: {sentence}", policy.timeout_seconds);
+        return Next::Ends(Verdict::Later, why);
     }
+    outcome.evictions.extend(evictions);
+    Next::Waits(reason, sentence)
 }
 
 fn applying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
@@ -132,50 +130,69 @@ fn applying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
             && state.spec.grant.as_ref().is_some_and(|grant| grant.disruption >= slot.disruption)
     });
     if granted && let Some(why) = member.failed() {
-        return Next::Fails(why);
+        return Next::Ends(Verdict::Failed, why);
     }
     let limit = scene.set.spec.health.timeout_seconds;
     let waits = member.state.and_then(|state| state.status.as_ref()).map(|status| status.waiting_for.clone());
     let waits = waits.filter(|text| !text.is_empty()).unwrap_or_else(|| "nodelet to report".to_owned());
-    if is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
-        return Next::Fails(format!("the change was not done in {limit} s; it waits for: {waits}"));
+    if !is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
+        return Next::Waits("Applying", format!("the change: {waits}"));
     }
-    Next::Waits(format!("the change: {waits}"))
+    if !member.is_silent() {
+        let why = format!("the change was not done in {limit} s; it waits for: {waits}");
+        return Next::Ends(Verdict::Failed, why);
+    }
+    // A machine without power says nothing about the revision: when it is back, it goes on where it was. One that the
+    // change took off the network goes back by itself, and says so then. Until it is known, nobody else is changed.
+    if member.is_paused() {
+        return Next::Ends(Verdict::LeftOut, "nothing was heard of it in its turn, and it is paused".to_owned());
+    }
+    let sentence = "a sign of life: neither its kubelet nor its nodelet is heard of; look at its power and network. To \
+                    go on without it, pause it or delete its Node";
+    Next::Waits("NodeSilent", sentence.to_owned())
 }
 
 fn verifying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
     if let Some(why) = member.failed() {
-        return Next::Fails(why);
+        return Next::Ends(Verdict::Failed, why);
     }
     let limit = scene.set.spec.health.timeout_seconds;
     let Some(unwell) = unwell(scene, member, slot) else { return Next::To(SlotStep::Soaking) };
     if is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
-        return Next::Fails(format!("it was not well {limit} s after its change: {unwell}"));
+        return Next::Ends(Verdict::Failed, format!("it was not well {limit} s after its change: {unwell}"));
     }
-    Next::Waits(format!("the node to be well: {unwell}"))
+    Next::Waits("NodeUnwell", format!("the node to be well: {unwell}"))
 }
 
 fn soaking(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Next {
     if let Some(waits) = back_in_service(member, slot, outcome) {
-        return Next::Waits(waits);
+        return waits;
     }
     let soak = SignedDuration::from_secs(scene.set.spec.strategy.soak_seconds.into());
     let limit = SignedDuration::from_secs(scene.set.spec.health.timeout_seconds.into());
-    let gate = || scene.world.gates.get(scene.name).and_then(Gates::failing);
-    let trouble = unwell(scene, member, slot).or_else(gate);
-    match trouble {
-        Some(what) if is_overdue(scene, slot, soak + limit) => Next::Fails(format!("while it was watched: {what}")),
-        Some(what) => Next::Waits(what),
+    // What is not well around a node that goes back is what it goes back for.
+    let ahead = slot.revision == scene.revision;
+    let gate = || scene.world.gates.get(scene.name).and_then(Gates::failing).filter(|_| ahead);
+    let unwell = unwell(scene, member, slot).map(|what| ("NodeUnwell", what));
+    match unwell.or_else(|| gate().map(|what| ("GateFailing", what))) {
+        Some((_, what)) if is_overdue(scene, slot, soak + limit) => {
+            Next::Ends(Verdict::Failed, format!("while it was watched: {what}"))
+        }
+        Some((reason, what)) => Next::Waits(reason, what),
         None if passed(slot, scene.now) >= soak => Next::Done,
-        None => Next::Waits(format!("{} s of watching", soak.as_secs())),
+        None => Next::Waits("Soaking", format!("{} s of watching", soak.as_secs())),
     }
 }
 
+fn unlisted() -> Next {
+    Next::Waits("ListingPods", "the list of its pods".to_owned())
+}
+
 /// Takes our own cordon away; what is waited for, until it is gone.
-fn back_in_service(member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Option<String> {
+fn back_in_service(member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> Option<Next> {
     member.is_ours().then(|| {
         outcome.cordons.insert(slot.node.clone(), false);
-        "the node to be in service again".to_owned()
+        Next::Waits("Uncordoning", "the node to be in service again".to_owned())
     })
 }
 

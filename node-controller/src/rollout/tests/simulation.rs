@@ -1,8 +1,8 @@
 //! A cluster in miniature: nodes that do what their states say, with workloads and faults, and a rollout over them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::decide::{Intent, decide};
-use crate::world::World;
+use crate::decide::{Intent, Telling, decide};
+use crate::world::{Gates, World};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use nodelet_api::Disruption;
@@ -10,7 +10,7 @@ use nodelet_api::objects::{
     Applied, Condition, NodeClass, NodeClassSpec, NodeSet, NodeSetSpec, NodeState, NodeStateStatus, Staged, Step,
 };
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The cluster.
@@ -24,6 +24,10 @@ pub(super) struct Sim {
     pub(super) most_away: usize,
     /// Which nodes were granted more than nothing, in order.
     pub(super) granted: Vec<String>,
+    /// Whether pods go that are evicted.
+    pub(super) evicts: bool,
+    /// What was told.
+    pub(super) told: Vec<Telling>,
 }
 
 const STEP: SignedDuration = SignedDuration::from_secs(1);
@@ -48,8 +52,8 @@ impl Sim {
             world.allowed.insert(name);
         }
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let (breaks, granted) = (BTreeSet::new(), Vec::new());
-        let mut sim = Self { world, now, class: Disruption::None, breaks, most_away: 0, granted };
+        let (breaks, granted, told) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let mut sim = Self { world, now, class: Disruption::None, breaks, most_away: 0, granted, evicts: true, told };
         sim.class("first");
         sim.run(100);
         sim.class = Disruption::Drain;
@@ -78,10 +82,37 @@ impl Sim {
     }
 
     pub(super) fn ready(&mut self, name: &str, ready: bool) {
-        let status = if ready { "True" } else { "False" };
+        self.heard(name, if ready { "True" } else { "False" });
+    }
+
+    /// What the cluster says of a node's kubelet.
+    pub(super) fn heard(&mut self, name: &str, status: &str) {
         self.node(name, |node| {
             node.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].status = status.into();
         });
+    }
+
+    pub(super) fn is_cordoned(&self, name: &str) -> bool {
+        self.world.nodes[name].spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false)
+    }
+
+    pub(super) fn pause(&mut self, name: &str) {
+        self.node(name, |node| {
+            node.metadata.annotations.get_or_insert_default().insert(super::super::PAUSED.into(), "true".into());
+        });
+    }
+
+    /// What was found at the set's gate.
+    pub(super) fn gate(&mut self, found: Result<(), String>) {
+        self.world.gates.insert("s".into(), Gates([("shop".to_owned(), found)].into()));
+    }
+
+    /// As `kubectl nodes retry` has it.
+    pub(super) fn retry(&mut self) {
+        let status = self.status();
+        let failures = status.failures.into_iter().map(|failure| failure.at);
+        let last = failures.chain(status.bad_revisions.into_iter().map(|bad| bad.at)).max();
+        self.set(|set| set.spec.retry = last);
     }
 
     pub(super) fn pod(&mut self, node: &str, name: &str, owner: Option<&str>) {
@@ -101,7 +132,8 @@ impl Sim {
     pub(super) fn tick(&mut self) -> usize {
         self.now = self.now.checked_add(STEP).unwrap();
         for node in World::busy_nodes(&self.world.sets) {
-            self.world.pods.entry(node).or_default();
+            self.world.pods.entry(node.clone()).or_default();
+            self.world.volumes.entry(node).or_default();
         }
         let intents = decide(&self.world, self.now);
         // What Nodes show is not kept here, and so is written again and again.
@@ -167,6 +199,14 @@ impl Sim {
                     annotations.remove(super::super::CORDONED);
                 }
             }),
+            Intent::Mark { node, marks } => self.node(&node, |node| {
+                // Of ours, those that come and go.
+                let (labels, annotations) = (&mut node.metadata.labels, &mut node.metadata.annotations);
+                put(labels.get_or_insert_default(), super::super::EXCLUDED, &marks.labels);
+                put(annotations.get_or_insert_default(), super::super::SCALE_DOWN_DISABLED, &marks.annotations);
+            }),
+            Intent::Tell(telling) => self.told.push(telling),
+            Intent::Evict(_) if !self.evicts => {}
             Intent::Evict(eviction) => {
                 for pods in world.pods.values_mut() {
                     pods.retain(|pod| pod.metadata.name.as_ref() != Some(&eviction.name));
@@ -246,5 +286,12 @@ impl Sim {
             assert!(!cordoned, "{name} is left cordoned");
         }
         assert_eq!(self.reason(), "Updated");
+    }
+}
+
+fn put(on: &mut BTreeMap<String, String>, key: &str, wanted: &BTreeMap<String, String>) {
+    match wanted.get(key) {
+        Some(value) => drop(on.insert(key.to_owned(), value.clone())),
+        None => drop(on.remove(key)),
     }
 }
