@@ -106,9 +106,10 @@ impl Writer {
             Intent::Mark { node, marks } => {
                 self.mark(node, marks, world).await.with_context(|| format!("marking the Node {node}"))
             }
-            Intent::Show { node, condition } => {
-                self.show(node, condition).await.with_context(|| format!("writing a condition of the Node {node}"))
-            }
+            Intent::Show { node, condition } => self
+                .show(node, condition.as_ref())
+                .await
+                .with_context(|| format!("writing a condition of the Node {node}")),
             Intent::Cordon { node, cordon } => {
                 let verb = if *cordon { "cordoning" } else { "uncordoning" };
                 tracing::info!(node, "{verb} it");

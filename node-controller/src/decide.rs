@@ -98,12 +98,12 @@ pub enum Intent {
         /// What it carries.
         marks: Marks,
     },
-    /// Shows a condition on a Node.
+    /// Shows a condition on a Node, or none of ours any more.
     Show {
         /// Its name.
         node: String,
         /// The condition.
-        condition: Condition,
+        condition: Option<Condition>,
     },
     /// Cordons a Node for a turn, or takes that back.
     Cordon {
@@ -200,7 +200,7 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
         }
     }
     turns::uncordon(world, &held, &mut intents);
-    nodes::show(world, now, &mut intents);
+    nodes::show(world, &members, now, &mut intents);
     intents
 }
 

@@ -14,6 +14,7 @@ mod pause;
 mod plan;
 mod read;
 mod render;
+mod retry;
 mod status;
 mod token;
 mod undo;
@@ -66,6 +67,8 @@ enum Command {
     History(history::Options),
     /// Let a set go back to an earlier revision.
     Undo(undo::Options),
+    /// Try again what failed or was passed over in a set, as it is.
+    Retry(retry::Options),
     /// Begin nothing more in a set, or on one node.
     Pause(pause::Options),
     /// Go on in a set, or on one node.
@@ -109,6 +112,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             Command::Render(options) => render::show(&reader, options, output).await?,
             Command::History(options) => history::show(&reader, options, output).await?,
             Command::Undo(options) => undo::undo(&reader, options, output).await?,
+            Command::Retry(options) => retry::retry(&reader, options, output).await?,
             Command::Pause(options) => pause::write(&reader, options, true, output).await?,
             Command::Resume(options) => pause::write(&reader, options, false, output).await?,
             Command::Wait(options) => return wait::wait(&reader, options, output).await,

@@ -71,19 +71,23 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) async fn show(&self, node: &str, condition: &Condition) -> kube::Result<()> {
+    pub(super) async fn show(&self, node: &str, condition: Option<&Condition>) -> kube::Result<()> {
         let api: Api<Node> = Api::all(self.client.clone());
+        let conditions: Vec<_> = condition
+            .iter()
+            .map(|condition| {
+                json!({
+                    "type": condition.kind,
+                    "status": condition.status,
+                    "reason": condition.reason,
+                    "message": condition.message,
+                    "lastTransitionTime": condition.last_transition_time,
+                })
+            })
+            .collect();
+        // What is applied without it is taken away.
         let patch = json!({
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": node},
-            "status": {"conditions": [{
-                "type": condition.kind,
-                "status": condition.status,
-                "reason": condition.reason,
-                "message": condition.message,
-                "lastTransitionTime": condition.last_transition_time,
-            }]},
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "status": {"conditions": conditions},
         });
         api.patch_status(node, &parameters(), &Patch::Apply(patch)).await.map(drop)
     }

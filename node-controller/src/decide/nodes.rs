@@ -1,5 +1,6 @@
 //! What a Node shows of its nodelet: a condition, an annotation, and the labels and taints of its class.
 
+use super::members::Members;
 use super::{Intent, tell};
 use crate::rollout::{EXCLUDED, SCALE_DOWN_DISABLED};
 use crate::world::World;
@@ -28,7 +29,7 @@ pub struct Marks {
     pub taints: Option<Vec<serde_json::Value>>,
 }
 
-pub(super) fn show(world: &World, now: Timestamp, intents: &mut Vec<Intent>) {
+pub(super) fn show(world: &World, members: &Members, now: Timestamp, intents: &mut Vec<Intent>) {
     for (name, state) in &world.states {
         let Some(node) = world.nodes.get(name) else { continue };
         let class = state.spec.class_ref.as_ref().and_then(|class| world.classes.get(&class.name));
@@ -43,7 +44,23 @@ pub(super) fn show(world: &World, now: Timestamp, intents: &mut Vec<Intent>) {
         let converged = converged(state, silent, &before, &time_text(now));
         if before.first() != Some(&converged) {
             tell("Node", name, &before, std::slice::from_ref(&converged), intents);
-            intents.push(Intent::Show { node: name.clone(), condition: converged });
+            intents.push(Intent::Show { node: name.clone(), condition: Some(converged) });
+        }
+    }
+    clear(world, members, intents);
+}
+
+/// Takes from Nodes that are nobody's any more what was put there: labels, annotations, taints and the condition.
+/// One whose state is only made anew keeps all of it.
+fn clear(world: &World, members: &Members, intents: &mut Vec<Intent>) {
+    let nobodys = |name: &str| !world.states.contains_key(name) && !members.has(name);
+    for (name, node) in world.nodes.iter().filter(|(name, _)| nobodys(name)) {
+        let marks = Marks { taints: taints(node, &[], &BTreeSet::new()), ..Marks::default() };
+        if differs(node, &marks) {
+            intents.push(Intent::Mark { node: name.clone(), marks });
+        }
+        if known(node).is_some() {
+            intents.push(Intent::Show { node: name.clone(), condition: None });
         }
     }
 }

@@ -67,12 +67,14 @@ fn settle(world: &mut World) -> Vec<Telling> {
                 }
                 Intent::Show { node, condition } => {
                     let mut object = (*world.nodes[&node]).clone();
-                    let shown = serde_json::json!({
-                        "type": condition.kind, "status": condition.status, "reason": condition.reason,
-                        "message": condition.message, "lastTransitionTime": condition.last_transition_time,
+                    let shown = condition.map(|condition| {
+                        serde_json::from_value(serde_json::json!({
+                            "type": condition.kind, "status": condition.status, "reason": condition.reason,
+                            "message": condition.message, "lastTransitionTime": condition.last_transition_time,
+                        }))
+                        .unwrap()
                     });
-                    object.status.get_or_insert_default().conditions =
-                        Some(vec![serde_json::from_value(shown).unwrap()]);
+                    object.status.get_or_insert_default().conditions = Some(shown.into_iter().collect());
                     world.nodes.insert(node, Arc::new(object));
                 }
                 Intent::ClassStatus { name, status } => {

@@ -234,6 +234,10 @@ pub(super) fn node_row(world: &World, set: &NodeSet, revision: &str, name: &str)
 /// How far a node is that has no turn yet.
 fn pending(set: &NodeSet, node: Option<&Node>, state: Option<&NodeState>, revision: &str) -> (NodeStep, String) {
     let Some(state) = state else { return (NodeStep::Waiting, "it has no NodeState yet".to_owned()) };
+    let bad = set.status.iter().flat_map(|status| &status.bad_revisions).any(|bad| bad.revision == revision);
+    if bad && state.spec.revision.as_deref() != Some(revision) {
+        return (NodeStep::Waiting, format!("it keeps what it has: {revision} failed"));
+    }
     if state.status.is_none() {
         return (NodeStep::Waiting, "its nodelet has not reported yet".to_owned());
     }

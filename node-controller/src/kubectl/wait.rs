@@ -111,6 +111,10 @@ fn judge(world: &World, set: &NodeSet) -> Verdict {
     };
     match progressing.reason.as_str() {
         "Updated" => Verdict::Done(progressing.message.clone()),
+        // Who was passed over by the policy alone gets another turn.
+        "NodesLeftOut" if status.failures.iter().any(|failure| failure.retry_at.is_some()) => {
+            Verdict::Going(progressing.message.clone())
+        }
         reason if STUCK.contains(&reason) => Verdict::Failed(format!("{reason}: {}", progressing.message)),
         _ => Verdict::Going(progressing.message.clone()),
     }

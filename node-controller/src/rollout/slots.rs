@@ -132,18 +132,30 @@ fn applying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
     if granted && let Some(why) = member.failed() {
         return Next::Ends(Verdict::Failed, why);
     }
+    if !member.is_silent() && AWAY.contains(&slot.reason.as_str()) {
+        // It is back. The time in which it could not do anything does not count.
+        return Next::To(SlotStep::Applying);
+    }
     let limit = scene.set.spec.health.timeout_seconds;
     let waits = member.state.and_then(|state| state.status.as_ref()).map(|status| status.waiting_for.clone());
     let waits = waits.filter(|text| !text.is_empty()).unwrap_or_else(|| "nodelet to report".to_owned());
-    if !is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
-        return Next::Waits("Applying", format!("the change: {waits}"));
+    match (is_overdue(scene, slot, SignedDuration::from_secs(limit.into())), member.is_silent()) {
+        (false, false) => Next::Waits("Applying", format!("the change: {waits}")),
+        (false, true) => Next::Waits("NodeAway", format!("the change: {waits}; its kubelet is not heard of")),
+        (true, false) => {
+            let why = format!("the change was not done in {limit} s; it waits for: {waits}");
+            Next::Ends(Verdict::Failed, why)
+        }
+        (true, true) => silent(member),
     }
-    if !member.is_silent() {
-        let why = format!("the change was not done in {limit} s; it waits for: {waits}");
-        return Next::Ends(Verdict::Failed, why);
-    }
-    // A machine without power says nothing about the revision: when it is back, it goes on where it was. One that the
-    // change took off the network goes back by itself, and says so then. Until it is known, nobody else is changed.
+}
+
+/// Reasons of a node that nothing is heard of.
+const AWAY: [&str; 2] = ["NodeAway", "NodeSilent"];
+
+/// A machine without power says nothing about the revision: when it is back, it goes on where it was. One that the change
+/// took off the network goes back by itself, and says so then. Until it is known, nobody else is changed.
+fn silent(member: &Member<'_>) -> Next {
     if member.is_paused() {
         return Next::Ends(Verdict::LeftOut, "nothing was heard of it in its turn, and it is paused".to_owned());
     }

@@ -131,8 +131,8 @@ fn turn(world: &World, name: &str, set: &NodeSet, row: &NodeRow, now: Timestamp,
             why.because.push(sentence(&format!("It failed: {}", row.reason)));
             last_steps(world.states.get(&row.name).map(AsRef::as_ref), why);
             why.todo.push(format!(
-                "see what went wrong there: `journalctl -u nodelet` on {}; then correct the class {}, or go back with \
-                 `kubectl nodes undo {name}`",
+                "see what went wrong there: `journalctl -u nodelet` on {}; then correct the class {}, go back with \
+                 `kubectl nodes undo {name}`, or let it try again as it is with `kubectl nodes retry {name}`",
                 row.name, set.spec.class_ref.name
             ));
             return;
@@ -147,6 +147,13 @@ fn turn(world: &World, name: &str, set: &NodeSet, row: &NodeRow, now: Timestamp,
         NodeStep::Staged | NodeStep::Waiting => {}
         _ => {
             why.because.push(format!("It has had its turn for {}: it is {step}{waits}.", ago(&row.since, now)));
+            if row.reason.contains("a sign of life") {
+                why.todo.push(format!(
+                    "look at its power and its network; to go on without it, `kubectl nodes pause --node {}`, or delete its \
+                     Node",
+                    row.name
+                ));
+            }
             if row.reason.contains("PodDisruptionBudget") {
                 why.todo.push(format!(
                     "make more of those pods healthy, or change the budget; or say in `drain.onTimeout` of the set what \
@@ -211,7 +218,14 @@ fn set_level(set: &NodeSet, row: &NodeRow, why: &mut Why) {
         "Paused" => format!("let the set go on: `kubectl nodes resume {name}`"),
         "WaitingForWindow" => format!("wait, or change `windows` of the set: `kubectl edit nodeset {name}`"),
         "GateFailing" => "make well what the gate looks at; it is looked at again by itself".to_owned(),
-        "FailureBudget" => format!("correct the class {}, or `kubectl nodes undo {name}`", set.spec.class_ref.name),
+        "FailureBudget" => format!(
+            "correct the class {}, or `kubectl nodes undo {name}`; where the reason is gone, `kubectl nodes retry {name}`",
+            set.spec.class_ref.name
+        ),
+        "NodeSilent" => "look at the power and the network of the node that is not heard of; to go on without it, \
+                         `kubectl nodes pause --node NODE`, or delete its Node"
+            .to_owned(),
+        "NodesLeftOut" => format!("when what kept it is gone, `kubectl nodes retry {name}`"),
         "UndoImpossible" => format!("choose a stored revision: `kubectl nodes history {name}`"),
         "VersionSkew" => "upgrade the control plane first, or ask for another kubelet in the class".to_owned(),
         "ContentsMissing" => "make what the class takes contents from".to_owned(),
