@@ -38,6 +38,7 @@ complete -c kubectl-nodes -n "__fish_kubectl_nodes_needs_command" -f -a "plan" -
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_needs_command" -f -a "render" -d 'Show the state that a class stands for, with its presets written out'
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_needs_command" -f -a "history" -d 'List the revisions of a set\'s class, and which nodes have them'
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_needs_command" -f -a "undo" -d 'Let a set go back to an earlier revision'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_needs_command" -f -a "retry" -d 'Try again what failed or was passed over in a set, as it is'
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_needs_command" -f -a "pause" -d 'Begin nothing more in a set, or on one node'
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_needs_command" -f -a "resume" -d 'Go on in a set, or on one node'
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_needs_command" -f -a "wait" -d 'Wait until all nodes of a set have what its class asks for'
@@ -88,6 +89,13 @@ complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand undo" -s o -
 json\t'For programs'
 yaml\t'For programs, and for people who look at objects'"
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand undo" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand retry" -l kubeconfig -d 'The kubeconfig file to use' -r -F
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand retry" -l context -d 'The context of the kubeconfig to use' -r
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand retry" -s n -l namespace -d 'The namespace that node-controller runs in' -r
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand retry" -s o -l output -d 'How results are printed' -r -f -a "text\t'For people'
+json\t'For programs'
+yaml\t'For programs, and for people who look at objects'"
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand retry" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand pause" -l node -d 'One node instead of a set' -r
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand pause" -l kubeconfig -d 'The kubeconfig file to use' -r -F
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand pause" -l context -d 'The context of the kubeconfig to use' -r
@@ -127,15 +135,16 @@ complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand completion" 
 json\t'For programs'
 yaml\t'For programs, and for people who look at objects'"
 complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand completion" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "status" -d 'Show how far sets and their nodes are'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "why" -d 'Say why a node is as it is, what it waits for, and what to do'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "plan" -d 'Show what would change on each node of a set, and in which order'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "render" -d 'Show the state that a class stands for, with its presets written out'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "history" -d 'List the revisions of a set\'s class, and which nodes have them'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "undo" -d 'Let a set go back to an earlier revision'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "pause" -d 'Begin nothing more in a set, or on one node'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "resume" -d 'Go on in a set, or on one node'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "wait" -d 'Wait until all nodes of a set have what its class asks for'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "token" -d 'Make a bootstrap token with which one node can join, and print it'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "completion" -d 'Print a script that completes commands in a shell'
-complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo pause resume wait token completion help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "status" -d 'Show how far sets and their nodes are'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "why" -d 'Say why a node is as it is, what it waits for, and what to do'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "plan" -d 'Show what would change on each node of a set, and in which order'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "render" -d 'Show the state that a class stands for, with its presets written out'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "history" -d 'List the revisions of a set\'s class, and which nodes have them'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "undo" -d 'Let a set go back to an earlier revision'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "retry" -d 'Try again what failed or was passed over in a set, as it is'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "pause" -d 'Begin nothing more in a set, or on one node'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "resume" -d 'Go on in a set, or on one node'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "wait" -d 'Wait until all nodes of a set have what its class asks for'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "token" -d 'Make a bootstrap token with which one node can join, and print it'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "completion" -d 'Print a script that completes commands in a shell'
+complete -c kubectl-nodes -n "__fish_kubectl_nodes_using_subcommand help; and not __fish_seen_subcommand_from status why plan render history undo retry pause resume wait token completion help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -37,6 +37,8 @@ mod rollout;
 mod rollout_faults;
 #[path = "cluster/rollout_sets.rs"]
 mod rollout_sets;
+#[path = "cluster/rollout_turns.rs"]
+mod rollout_turns;
 #[path = "cluster/scene.rs"]
 mod scene;
 #[path = "cluster/status.rs"]
