@@ -51,10 +51,10 @@ pub(super) async fn retry(reader: &Reader, options: &Options, output: Output) ->
 impl Another {
     fn sentence(&self) -> String {
         match (self.nodes.as_slice(), self.revisions.as_slice()) {
-            (nodes, []) => format!("{} get another turn", nodes.join(", ")),
+            (nodes, []) => format!("another turn for {}", nodes.join(", ")),
             ([], revisions) => format!("{} counts as good again", revisions.join(", ")),
             (nodes, revisions) => {
-                format!("{} counts as good again, and {} get another turn", revisions.join(", "), nodes.join(", "))
+                format!("{} counts as good again, and another turn for {}", revisions.join(", "), nodes.join(", "))
             }
         }
     }
@@ -86,11 +86,11 @@ mod tests {
         let error = found(&fixture).unwrap_err().to_string();
         assert!(error.starts_with("nothing failed in the set workers"), "{error}");
         fixture.failure("a", NEW, "StepFailed", false);
-        assert_eq!(found(&fixture).unwrap().sentence(), "a get another turn");
+        assert_eq!(found(&fixture).unwrap().sentence(), "another turn for a");
         let bad = BadRevision { revision: NEW.into(), reason: String::new(), at: "2026-11-17T12:30:00Z".into() };
         fixture.set_status(|status| status.bad_revisions.push(bad));
         let another = found(&fixture).unwrap();
         assert_eq!(another.retry, "2026-11-17T12:30:00Z");
-        assert_eq!(another.sentence(), format!("{NEW} counts as good again, and a get another turn"));
+        assert_eq!(another.sentence(), format!("{NEW} counts as good again, and another turn for a"));
     }
 }

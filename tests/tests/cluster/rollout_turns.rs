@@ -309,7 +309,7 @@ fn what_failed_goes_back_and_is_tried_again_when_asked(stage: &Stage) {
     let done = command::output(&mut plugin, None, Duration::from_secs(30)).unwrap();
     assert!(done.success(), "{}", done.text());
     println!("$ kubectl nodes retry mixed\n{}", done.stdout);
-    assert!(done.stdout.contains("counts as good again, and mixed-1 get another turn"), "{}", done.stdout);
+    assert!(done.stdout.contains("counts as good again, and another turn for mixed-1"), "{}", done.stdout);
     stage.wait_until_done("mixed", &before, 3);
 }
 
