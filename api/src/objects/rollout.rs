@@ -362,6 +362,9 @@ pub struct Slot {
     /// How many of its pods were not ready before: no more may be so afterwards.
     #[serde(default)]
     pub unready_pods: u32,
+    /// Which pressures it had before, such as `DiskPressure`: none may be new afterwards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pressures: Vec<String>,
     /// Since when it is that far.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,

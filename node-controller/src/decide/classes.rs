@@ -3,6 +3,7 @@
 use super::contents::Contents;
 use super::{Intent, tell};
 use crate::render::render;
+use crate::rollout::plain_version;
 use crate::world::World;
 use kube::ResourceExt;
 use nodelet_api::objects::{Condition, NodeClass, NodeClassStatus, NodeSet};
@@ -73,12 +74,10 @@ pub(super) fn render_all(world: &World, now: &str, intents: &mut Vec<Intent>) ->
     all
 }
 
-/// `1.35.8`, of a version such as that or `1.35.8-1.1`.
+/// The version of the kubelet that a class asks for, where that is exact.
 fn kubelet(class: &NodeClass) -> Option<String> {
     let version = class.spec.state.kubelet.as_ref()?.version.as_ref()?.as_str();
-    let plain = version.split('-').next().unwrap_or(version);
-    let exact = plain.split('.').count() == 3 && plain.chars().all(|c| c.is_ascii_digit() || c == '.');
-    exact.then(|| plain.to_owned())
+    plain_version(version).map(str::to_owned)
 }
 
 /// Revisions that nothing names any more go, the oldest first, beyond those that are kept for a way back.

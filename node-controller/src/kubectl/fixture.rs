@@ -121,6 +121,7 @@ impl Fixture {
             step,
             disruption: Disruption::Drain,
             unready_pods: 0,
+            pressures: Vec::new(),
             since: "2026-11-17T11:58:00Z".into(),
             reason: String::new(),
             waiting_for: waiting_for.into(),

@@ -111,16 +111,26 @@ impl Member<'_> {
         is_control_plane(self.node)
     }
 
-    /// What is not well with it; `None` when all is.
-    pub(super) fn unwell(&self, kubelet: Option<&str>) -> Option<String> {
+    /// The pressures that its kubelet speaks of.
+    pub(super) fn pressures(&self) -> Vec<String> {
+        let conditions = self.node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let pressing = conditions.filter(|one| PRESSURES.contains(&one.type_.as_str()) && one.status == "True");
+        pressing.map(|condition| condition.type_.clone()).collect()
+    }
+
+    /// The version of the kubelet that its nodelet installed, as `1.35.8`, where it is such a number.
+    pub(super) fn installed_kubelet(&self) -> Option<&str> {
+        let packages = &self.state?.status.as_ref()?.packages;
+        plain_version(&packages.iter().find(|package| package.name == "kubelet")?.version)
+    }
+
+    /// What is not well with it; `None` when all is. `before` are the pressures that it had.
+    pub(super) fn unwell(&self, kubelet: Option<&str>, before: &[String]) -> Option<String> {
         if !is_ready(self.node) {
             return Some("its kubelet does not say that it is ready".to_owned());
         }
-        let conditions = self.node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        for condition in conditions {
-            if PRESSURES.contains(&condition.type_.as_str()) && condition.status == "True" {
-                return Some(format!("it has {}", condition.type_));
-            }
+        if let Some(pressure) = self.pressures().into_iter().find(|pressure| !before.contains(pressure)) {
+            return Some(format!("it has {pressure}"));
         }
         let converged = self.state.and_then(|state| state.status.as_ref()).is_some_and(|status| {
             status.conditions.iter().any(|condition| condition.kind == "Converged" && condition.status == "True")
@@ -130,9 +140,18 @@ impl Member<'_> {
         }
         let runs = self.node.status.as_ref().and_then(|status| status.node_info.as_ref());
         let runs = runs.map(|info| info.kubelet_version.trim_start_matches('v')).unwrap_or_default();
-        let other = kubelet.filter(|wanted| !runs.is_empty() && *wanted != runs);
+        // Of a version such as `1.35.*` the node knows which one it has.
+        let wanted = kubelet.or_else(|| self.installed_kubelet());
+        let other = wanted.filter(|wanted| !runs.is_empty() && *wanted != runs);
         other.map(|wanted| format!("the API server sees kubelet {runs}, and {wanted} was applied"))
     }
+}
+
+/// `1.35.8`, of a version such as that or `1.35.8-1.1`; of others nothing.
+pub(crate) fn plain_version(version: &str) -> Option<&str> {
+    let plain = version.split('-').next().unwrap_or(version);
+    let exact = plain.split('.').count() == 3 && plain.chars().all(|c| c.is_ascii_digit() || c == '.');
+    exact.then_some(plain)
 }
 
 /// Whether a Node is of the control plane.

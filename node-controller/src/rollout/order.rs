@@ -64,6 +64,7 @@ pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcom
             step: SlotStep::Claimed,
             disruption,
             unready_pods: 0,
+            pressures: Vec::new(),
             since: time_text(scene.now),
             reason: String::new(),
             waiting_for: String::new(),

@@ -79,6 +79,7 @@ fn claimed(member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next 
     }
     let Some(pods) = member.pods else { return unlisted() };
     slot.unready_pods = unready(pods, slot.disruption);
+    slot.pressures = member.pressures();
     // An autoscaler must not take away what comes back, and load balancers are to know before the first pod leaves.
     if !member.is_shielded(slot.disruption) {
         return Next::Waits("Shielding", "autoscaler and load balancers to be told".to_owned());
@@ -212,7 +213,7 @@ fn back_in_service(member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> O
 fn unwell(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Option<String> {
     // What the class asks for is what was applied only as long as the turn leads there.
     let kubelet = scene.kubelet.filter(|_| slot.revision == scene.revision);
-    if let Some(unwell) = member.unwell(kubelet) {
+    if let Some(unwell) = member.unwell(kubelet, &slot.pressures) {
         return Some(unwell);
     }
     // A controller that was just started does not know them yet.

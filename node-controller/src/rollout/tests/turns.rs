@@ -261,3 +261,37 @@ fn a_gate_that_fails_while_a_node_soaks_is_told() {
         sim.told.iter().filter(|told| told.kind == "Node").map(|told| told.reason.as_str()).collect();
     assert_eq!(reasons.iter().filter(|reason| **reason == "TurnEnded").count(), 2, "{reasons:?}");
 }
+
+/// What pressed a node before its turn is no fault of the change; what is new is.
+#[test]
+fn only_new_pressures_count() {
+    let mut sim = Sim::new(2, json!({"health": {"timeoutSeconds": 20}}));
+    let press = |sim: &mut Sim, name: &str, kind: &str| {
+        let condition = json!({"type": kind, "status": "True"});
+        sim.node(name, |node| {
+            node.status.as_mut().unwrap().conditions.as_mut().unwrap().push(serde_json::from_value(condition).unwrap());
+        });
+    };
+    press(&mut sim, "n0", "DiskPressure");
+    sim.class("second");
+    while sim.status().slots.first().map(|slot| slot.node.as_str()) != Some("n1") {
+        sim.tick();
+    }
+    while sim.status().slots.first().map(|slot| slot.step) != Some(SlotStep::Verifying) {
+        sim.tick();
+    }
+    press(&mut sim, "n1", "PIDPressure");
+    sim.run(5);
+    let waits = sim.status().slots[0].waiting_for.clone();
+    assert_eq!(waits, "the node to be well: it has PIDPressure");
+    sim.run(30);
+    assert_eq!(sim.status().failures[0].node, "n1");
+}
+
+/// A class that asks for any patch of a minor version: which one it became, the node says.
+#[test]
+fn the_kubelet_that_the_api_server_sees_is_the_one_that_was_installed() {
+    use crate::rollout::plain_version;
+    assert_eq!(plain_version("1.35.8-1.1"), Some("1.35.8"));
+    assert_eq!((plain_version("1.35.*"), plain_version("1.20.5+really1.20.2-1")), (None, None));
+}
