@@ -39,6 +39,8 @@ mod rollout_faults;
 mod rollout_sets;
 #[path = "cluster/scene.rs"]
 mod scene;
+#[path = "cluster/skew.rs"]
+mod skew;
 #[path = "cluster/status.rs"]
 mod status;
 #[path = "cluster/waiting.rs"]

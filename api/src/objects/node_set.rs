@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
     derive = "PartialEq",
     schema = "disabled"
 )]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeSetSpec {
     /// The class that its nodes are of.
     pub class_ref: Reference,
@@ -62,7 +62,7 @@ pub struct NodeSetSpec {
 
 /// Which Nodes belong to a set, by their labels. All that it says must be true of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Selector {
     /// Labels with exactly these values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -76,7 +76,7 @@ pub struct Selector {
 
 /// A demand on a label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct SelectorRequirement {
     /// The label.
     #[schemars(length(min = 1, max = 316))]

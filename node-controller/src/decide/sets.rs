@@ -91,7 +91,8 @@ pub(super) fn status(
     let limit = set.spec.strategy.max_unavailable.of(nodes.len()).max(1);
     let mut note =
         |kind, found| status.conditions.push(Condition::since(kind, found, &old.conditions, generation, &now));
-    note("Progressing", progressing(set, class, outcome, total));
+    let misread = world.misread.get(&set.spec.class_ref.name);
+    note("Progressing", progressing(set, class, misread, outcome, total));
     note(
         "Overlapping",
         match contested.and_then(|contested| contested.first_key_value()) {
@@ -118,9 +119,18 @@ pub(super) fn status(
 fn progressing(
     set: &NodeSet,
     class: Option<&Rendered>,
+    misread: Option<&String>,
     outcome: Option<&Outcome>,
     total: u32,
 ) -> (&'static str, &'static str, String) {
+    if let Some(error) = misread {
+        let (name, version) = (&set.spec.class_ref.name, env!("CARGO_PKG_VERSION"));
+        let sentence = format!(
+            "the class {name} is not understood by node-controller {version}: {error}; if a newer version knows that, \
+             node-controller must be upgraded first"
+        );
+        return ("False", "ClassNotUnderstood", sentence);
+    }
     let (Some(class), Some(outcome)) = (class, outcome) else {
         let name = &set.spec.class_ref.name;
         return ("False", "NoRevision", format!("the class {name} has no revision: see its conditions"));
