@@ -64,10 +64,7 @@ impl Previous {
     /// A repository with its nodelet for apt, and with this checkout's, which is newer.
     pub fn repository(&self, slot: &Arc<Slot>) -> Result<Repository> {
         let out = slot.dir().join("skew-packages");
-        fs::create_dir_all(&out).with_context(|| format!("making {}", out.display()))?;
-        // Without its symbols it is packed and unpacked in a moment.
-        let program = out.join("nodelet");
-        strip(&paths::program("nodelet")?, &program)?;
+        let program = nodelet::stripped(&out)?;
         let sources = Sources::new(paths::checkout());
         let mut files = sources.build(&program, &nodelet::version()?, &[Format::Deb], &out)?;
         files.extend(debs(&self.dir.join("packages"))?);
@@ -123,7 +120,7 @@ fn build(version: &str, commit: &str, dir: &Path) -> Result<()> {
     }
     run_for(&mut cargo, BUILD_LIMIT)?;
     for name in PROGRAMS {
-        strip(&target.join("debug").join(name), &dir.join("bin").join(name))?;
+        nodelet::strip(&target.join("debug").join(name), &dir.join("bin").join(name))?;
     }
     let mut packaging = Command::new(dir.join("bin/packaging"));
     packaging.current_dir(&checkout).args(["build", "--formats", "deb", "--version", version, "--binary"]);
@@ -151,10 +148,6 @@ fn extract(commit: &str, checkout: &Path) -> Result<()> {
     run(git().args(["archive", "--format=tar", "--output"]).arg(&archive).arg(commit))?;
     run(Command::new("tar").args(["--extract", "--touch", "--file"]).arg(&archive).arg("-C").arg(checkout))?;
     fs::remove_file(&archive).with_context(|| format!("removing {}", archive.display()))
-}
-
-fn strip(program: &Path, to: &Path) -> Result<()> {
-    run(Command::new("strip").arg("-o").arg(to).arg(program)).map(drop)
 }
 
 fn debs(dir: &Path) -> Result<Vec<PathBuf>> {
