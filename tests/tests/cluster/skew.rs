@@ -17,7 +17,7 @@ use testbed::slot::Slot;
 use testbed::{Node, NodeOptions, nodelet, paths};
 
 use crate::rollout_sets::{self, Names};
-use crate::scene::{LATER, Scene, TOKEN_FILE, bring_token, join_as};
+use crate::scene::{LATER, Scene, TOKEN_FILE, bring_token, condition, join_as};
 
 /// A controller of the version before.
 fn older(cluster: &Cluster, previous: &Previous) -> Component {
@@ -129,8 +129,81 @@ fn a_newer_nodelet_follows_an_older_controller() {
     let controller = cluster.controller("newer").unwrap();
     controller.start().unwrap();
     let state = machine.becomes("four", &newer);
-    let applied = |state: &Value| state["status"]["applied"]["revision"].as_str().unwrap().to_owned();
-    assert_ne!(applied(&before), applied(&state));
+    assert_ne!(before["status"]["applied"]["revision"], state["status"]["applied"]["revision"]);
+    meets_the_version_after(&machine, &controller);
+}
+
+/// What a version after this one may write: fields that are not known yet, in definitions that have them.
+fn meets_the_version_after(machine: &Machine, controller: &Component) {
+    let (scene, name) = (&machine.scene, machine.node.name());
+    let cluster = &scene.cluster;
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    for (definition, field) in [("nodestates", "later"), ("nodeclasses", "state/properties/later")] {
+        let value = json!({"type": "string"});
+        let patch = json!([{"op": "add", "path": format!("{schema}/{field}"), "value": value}]).to_string();
+        let definition = format!("{definition}.nodelet.dev");
+        cluster.kubectl(&["patch", "crd", &definition, "--type=json", "-p", &patch]).unwrap();
+    }
+    let patch = |spec: &Value| {
+        let patch = json!({"spec": spec}).to_string();
+        cluster.kubectl(&["patch", "nodestate", name, "--type=merge", "-p", &patch]).unwrap();
+    };
+    // A moment passes until the API server knows the field; until then it drops it.
+    scene.wait_for_object("a field of the future", "nodestate", name, |state| {
+        patch(&json!({"later": "x"}));
+        state["spec"]["later"] == "x"
+    });
+    let state = machine.becomes("five", &nodelet::version().unwrap());
+    assert_eq!(state["spec"]["later"], "x", "{state}");
+
+    // This is why a status goes out once more without what is new: the API server refuses all of it.
+    let status = json!({
+        "apiVersion": "nodelet.dev/v1alpha1", "kind": "NodeState", "metadata": {"name": name}, "status": {"later": "x"},
+    });
+    let path = cluster.slot().dir().join("later.json");
+    std::fs::write(&path, status.to_string()).unwrap();
+    let words = ["apply", "--server-side", "--subresource=status", "-f", path.to_str().unwrap()];
+    let refused = cluster.kubectl(&words).unwrap_err().to_string();
+    assert!(refused.contains("field not declared in schema"), "{refused}");
+
+    // A class that the controller can't understand: its nodes stay.
+    scene.wait_for_object("a class of the future", "nodeclass", "worker", |class| {
+        let patch = json!({"spec": {"state": {"later": "x"}}}).to_string();
+        cluster.kubectl(&["patch", "nodeclass", "worker", "--type=merge", "-p", &patch]).unwrap();
+        class["spec"]["state"]["later"] == "x"
+    });
+    let set = scene.wait_for_object("the set to say so", "nodeset", "workers", |set| {
+        condition(set, "Progressing")["reason"] == "ClassNotUnderstood"
+    });
+    let sentence = condition(&set, "Progressing")["message"].as_str().unwrap();
+    assert!(sentence.contains("later") && sentence.contains("node-controller must be upgraded first"), "{sentence}");
+    assert_eq!(scene.state(name)["spec"], state["spec"]);
+
+    // A revision that nodelet can't understand: nothing changes on the node.
+    controller.stop().unwrap();
+    let system = "--namespace=nodelet-system";
+    let known = state["spec"]["revision"].as_str().unwrap();
+    let text = cluster.kubectl(&["get", "controllerrevision", known, system, "-o", "json"]).unwrap();
+    let mut revision: Value = serde_json::from_str(&text).unwrap();
+    revision["metadata"] = json!({"name": "worker-later", "namespace": "nodelet-system"});
+    revision["data"]["state"]["files"] = json!([{"path": "/etc/from-cluster", "content": "six", "later": "x"}]);
+    cluster.apply(&revision.to_string()).unwrap();
+    let grant = json!({"id": "x", "revision": "worker-later", "disruption": "Reboot"});
+    patch(&json!({"revision": "worker-later", "step": "Apply", "grant": grant}));
+    let told = scene.wait_for_object("its word for it", "nodestate", name, |state| {
+        condition(state, "Degraded")["reason"] == "RevisionNotUnderstood"
+    });
+    let sentence = told["status"]["waitingFor"].as_str().unwrap();
+    println!("{sentence}");
+    assert!(sentence.contains("files[0].later") && sentence.contains("nodelet must be upgraded first"), "{sentence}");
+    assert_eq!(condition(&told, "Converged")["status"], "False", "{told}");
+    assert_eq!(machine.node.read_file("/etc/from-cluster").unwrap(), "five");
+    let shown = machine.node.run(&["nodelet", "status"]).unwrap();
+    assert!(shown.contains("followed, but revision worker-later is not understood"), "{shown}");
+    patch(&state["spec"]);
+    scene.wait_for_object("the end of it", "nodestate", name, |state| {
+        condition(state, "Converged")["status"] == "True" && state["status"]["waitingFor"].is_null()
+    });
 }
 
 /// The nodes whose turn it was, in order; one that has a second turn is in it twice.
