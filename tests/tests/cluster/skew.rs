@@ -160,9 +160,9 @@ fn meets_the_version_after(machine: &Machine, controller: &Component) {
     let status = json!({
         "apiVersion": "nodelet.dev/v1alpha1", "kind": "NodeState", "metadata": {"name": name}, "status": {"later": "x"},
     });
-    let path = cluster.slot().dir().join("later.json");
-    std::fs::write(&path, status.to_string()).unwrap();
-    let words = ["apply", "--server-side", "--subresource=status", "-f", path.to_str().unwrap()];
+    let file = cluster.slot().dir().join("later.json");
+    std::fs::write(&file, status.to_string()).unwrap();
+    let words = ["apply", "--server-side", "--subresource=status", "-f", file.to_str().unwrap()];
     let refused = cluster.kubectl(&words).unwrap_err().to_string();
     assert!(refused.contains("field not declared in schema"), "{refused}");
 
