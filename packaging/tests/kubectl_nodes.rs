@@ -53,6 +53,7 @@ fn the_debian_package() {
     assert!(packed == fs::read(program).unwrap());
     #[cfg(feature = "generate")]
     completes(&tree);
+    lintian(&package);
 }
 
 /// As kubectl asks: the words so far, and the one that is being typed. kubectl itself is a script that knows two sets.
@@ -75,12 +76,6 @@ fn completes(tree: &Path) {
         let answer = run(Command::new(&hook).args(words).env("PATH", &path));
         assert_eq!(answer, expected, "{words:?}");
     }
-}
-
-#[test]
-fn lintian_finds_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    lintian(&build_of(PLUGIN, directory.path(), Format::Deb));
 }
 
 #[test]
