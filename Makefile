@@ -29,7 +29,7 @@ test-cluster: ## Tests with a real control plane and real kubelets
 bench: ## Measure nodelet beside bare commands, Puppet, CFEngine and Ansible (15 minutes; no test)
 	@tests/run bench
 
-packages: ## Build nodelet's .deb and .rpm and signed repositories of them, into build/
+packages: ## Build .deb and .rpm of nodelet and kubectl-nodes and signed repositories of them, into build/
 	@tests/run packages
 
 image: ## Build node-controller's container image into build/node-controller.tar, without a registry

@@ -37,9 +37,6 @@ _kubectl__nodes() {
             kubectl__nodes,resume)
                 cmd="kubectl__nodes__subcmd__resume"
                 ;;
-            kubectl__nodes,retry)
-                cmd="kubectl__nodes__subcmd__retry"
-                ;;
             kubectl__nodes,status)
                 cmd="kubectl__nodes__subcmd__status"
                 ;;
@@ -76,9 +73,6 @@ _kubectl__nodes() {
             kubectl__nodes__subcmd__help,resume)
                 cmd="kubectl__nodes__subcmd__help__subcmd__resume"
                 ;;
-            kubectl__nodes__subcmd__help,retry)
-                cmd="kubectl__nodes__subcmd__help__subcmd__retry"
-                ;;
             kubectl__nodes__subcmd__help,status)
                 cmd="kubectl__nodes__subcmd__help__subcmd__status"
                 ;;
@@ -101,7 +95,7 @@ _kubectl__nodes() {
 
     case "${cmd}" in
         kubectl__nodes)
-            opts="-n -o -h -V --kubeconfig --context --namespace --output --help --version status why plan render history undo retry pause resume wait token completion help"
+            opts="-n -o -h -V --kubeconfig --context --namespace --output --help --version status why plan render history undo pause resume wait token completion help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -138,7 +132,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__completion)
+        kubectl__nodes__subcmd__completion)
             opts="-n -o -h --kubeconfig --context --namespace --output --help bash zsh fish"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -176,8 +170,8 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help)
-            opts="status why plan render history undo retry pause resume wait token completion help"
+        kubectl__nodes__subcmd__help)
+            opts="status why plan render history undo pause resume wait token completion help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -190,7 +184,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__completion)
+        kubectl__nodes__subcmd__help__subcmd__completion)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -204,7 +198,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__help)
+        kubectl__nodes__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -218,7 +212,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__history)
+        kubectl__nodes__subcmd__help__subcmd__history)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -232,7 +226,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__pause)
+        kubectl__nodes__subcmd__help__subcmd__pause)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -246,7 +240,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__plan)
+        kubectl__nodes__subcmd__help__subcmd__plan)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -260,7 +254,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__render)
+        kubectl__nodes__subcmd__help__subcmd__render)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -274,7 +268,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__resume)
+        kubectl__nodes__subcmd__help__subcmd__resume)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -288,7 +282,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__retry)
+        kubectl__nodes__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -302,7 +296,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__status)
+        kubectl__nodes__subcmd__help__subcmd__token)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -316,7 +310,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__token)
+        kubectl__nodes__subcmd__help__subcmd__undo)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -330,7 +324,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__undo)
+        kubectl__nodes__subcmd__help__subcmd__wait)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -344,7 +338,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__wait)
+        kubectl__nodes__subcmd__help__subcmd__why)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -358,21 +352,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__help__subcmd__why)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        kubectl__subcmd__nodes__subcmd__history)
+        kubectl__nodes__subcmd__history)
             opts="-n -o -h --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -410,7 +390,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__pause)
+        kubectl__nodes__subcmd__pause)
             opts="-n -o -h --node --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -452,7 +432,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__plan)
+        kubectl__nodes__subcmd__plan)
             opts="-n -o -h --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -490,7 +470,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__render)
+        kubectl__nodes__subcmd__render)
             opts="-n -o -h --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -528,7 +508,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__resume)
+        kubectl__nodes__subcmd__resume)
             opts="-n -o -h --node --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -570,45 +550,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__retry)
-            opts="-n -o -h --kubeconfig --context --namespace --output --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --kubeconfig)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --context)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --namespace)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -n)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --output)
-                    COMPREPLY=($(compgen -W "text json yaml" -- "${cur}"))
-                    return 0
-                    ;;
-                -o)
-                    COMPREPLY=($(compgen -W "text json yaml" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        kubectl__subcmd__nodes__subcmd__status)
+        kubectl__nodes__subcmd__status)
             opts="-w -n -o -h --watch --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -646,7 +588,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__token)
+        kubectl__nodes__subcmd__token)
             opts="-n -o -h --ttl --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -688,7 +630,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__undo)
+        kubectl__nodes__subcmd__undo)
             opts="-n -o -h --to-revision --to --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -734,7 +676,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__wait)
+        kubectl__nodes__subcmd__wait)
             opts="-n -o -h --timeout --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -776,7 +718,7 @@ _kubectl__nodes() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        kubectl__subcmd__nodes__subcmd__why)
+        kubectl__nodes__subcmd__why)
             opts="-n -o -h --kubeconfig --context --namespace --output --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

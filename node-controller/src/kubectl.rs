@@ -21,6 +21,8 @@ mod undo;
 mod wait;
 mod why;
 
+pub use completion::mended;
+
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use kube::config::{KubeConfigOptions, Kubeconfig};

@@ -252,6 +252,7 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
             grant,
             secrets: secrets.clone(),
         };
+        let wanted = wanted.for_nodelet(member.nodelet_version());
         if current != Some(&wanted) {
             outcome.specs.insert(name.clone(), wanted);
         }

@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{Store, store};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -34,7 +35,7 @@ use tokio::task::AbortHandle;
 
 /// What the cluster holds.
 pub(crate) struct View {
-    classes: Store<NodeClass>,
+    classes: Store<DeserializeGuard<NodeClass>>,
     sets: Store<NodeSet>,
     nodes: Store<Node>,
     states: Store<NodeState>,
@@ -104,7 +105,7 @@ impl View {
 
     /// What it holds now.
     pub(crate) fn world(&self) -> World {
-        let classes = by_name(self.classes.state());
+        let (classes, misread) = read(&self.classes.state());
         let references: BTreeSet<_> =
             classes.values().filter_map(|class| render(class).ok()).flat_map(|one| one.state.references()).collect();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).read(&references);
@@ -122,6 +123,7 @@ impl View {
         };
         World {
             classes,
+            misread,
             sources,
             pods,
             covered,
@@ -143,6 +145,19 @@ impl View {
             leads_since: None,
         }
     }
+}
+
+/// The classes that are understood, and why others are not, by name. A class may say something that a newer controller
+/// knows and this one doesn't: that is no reason to stop for all of them.
+fn read(classes: &[Arc<DeserializeGuard<NodeClass>>]) -> (BTreeMap<String, Arc<NodeClass>>, BTreeMap<String, String>) {
+    let (mut understood, mut misread) = (BTreeMap::new(), BTreeMap::new());
+    for class in classes {
+        match &class.0 {
+            Ok(class) => drop(understood.insert(class.name_any(), Arc::new(class.clone()))),
+            Err(invalid) => drop(misread.insert(class.name_any(), invalid.error.clone())),
+        }
+    }
+    (understood, misread)
 }
 
 /// How often the API server's version is asked for: it changes with an upgrade of the control plane.
@@ -232,4 +247,23 @@ where
         }
     });
     (reader, task.abort_handle())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn one_class_that_is_not_understood_leaves_the_others() {
+        let class = |name: &str, state: serde_json::Value| {
+            let (api, kind) = ("nodelet.dev/v1alpha1", "NodeClass");
+            let class = json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": {"state": state, "later": 1}});
+            Arc::new(serde_json::from_value(class).unwrap())
+        };
+        let (understood, misread) = read(&[class("a", json!({})), class("b", json!({"packages": [{"later": 1}]}))]);
+        assert_eq!(understood.keys().collect::<Vec<_>>(), ["a"]);
+        assert!(misread["b"].contains("later"), "{misread:?}");
+    }
 }

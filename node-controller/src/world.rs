@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub struct World {
     /// Classes by name.
     pub classes: BTreeMap<String, Arc<NodeClass>>,
+    /// Classes that say something which this controller does not know, and what that is. Their nodes stay as they are.
+    pub misread: BTreeMap<String, String>,
     /// Sets by name.
     pub sets: BTreeMap<String, Arc<NodeSet>>,
     /// Nodes by name.

@@ -160,7 +160,8 @@ impl<G: Generator + Copy> Shell for G {
     fn script(&self, program: &Program) -> (String, Vec<u8>) {
         let mut content = Vec::new();
         clap_complete::generate(*self, &mut (program.command)(), program.name, &mut content);
-        (self.file_name(program.name), content)
+        let content = node_controller::kubectl::mended(&String::from_utf8_lossy(&content));
+        (self.file_name(program.name), content.into_bytes())
     }
 }
 

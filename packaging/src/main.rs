@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use packaging::key::SigningKey;
-use packaging::product::{Format, Sources};
+use packaging::product::{Format, Product, Sources};
 use packaging::repository::{apt, dnf};
 
 /// Whose key signs the repositories, where one has to be made.
@@ -26,7 +26,10 @@ struct Arguments {
 enum Action {
     /// Build the .deb and the .rpm around a program
     Build {
-        /// The nodelet program
+        /// What is packaged
+        #[arg(long, value_enum, default_value = "nodelet")]
+        package: Product,
+        /// Its program
         #[arg(long)]
         binary: PathBuf,
         /// Where the packages are written
@@ -76,7 +79,8 @@ fn main() -> Result<()> {
     let Arguments { root, action } = Arguments::parse();
     let sources = root.map_or_else(Sources::find, |root| Ok(Sources::new(root)))?;
     match action {
-        Action::Build { binary, out, version, formats } => {
+        Action::Build { package, binary, out, version, formats } => {
+            let sources = sources.of(package);
             let version = sources.version(version.as_deref())?;
             for path in sources.build(&binary, &version, &formats, &out)? {
                 println!("{}", path.display());

@@ -1,5 +1,5 @@
-//! nodelet's own package, put together from the repository: `debian/` and `rpm/` for what each format says,
-//! `packaging/files.toml` for what is installed.
+//! Our own packages, put together from the repository: `debian/` and `rpm/` for what each format says,
+//! `packaging/files.toml` and its like for what is installed.
 
 mod control;
 mod files;
@@ -27,25 +27,66 @@ pub enum Format {
     Rpm,
 }
 
-/// A checkout of this repository.
+/// What packages are made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Product {
+    /// The daemon of hosts.
+    #[default]
+    Nodelet,
+    /// kubectl's plugin, for people.
+    KubectlNodes,
+}
+
+impl Product {
+    /// The name of its package.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nodelet => "nodelet",
+            Self::KubectlNodes => "kubectl-nodes",
+        }
+    }
+
+    /// The list of what it installs, below the repository's root.
+    fn files(self) -> &'static str {
+        match self {
+            Self::Nodelet => "packaging/files.toml",
+            Self::KubectlNodes => "packaging/files-kubectl-nodes.toml",
+        }
+    }
+}
+
+/// A checkout of this repository, and which of its packages is meant.
 #[derive(Debug, Clone)]
 pub struct Sources {
     root: PathBuf,
+    product: Product,
 }
 
 impl Sources {
-    /// The checkout at `root`.
+    /// The checkout at `root`, for nodelet's package.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), product: Product::default() }
+    }
+
+    /// The same checkout for another package.
+    #[must_use]
+    pub fn of(self, product: Product) -> Self {
+        Self { product, ..self }
+    }
+
+    /// Which package is meant.
+    pub fn product(&self) -> Product {
+        self.product
     }
 
     /// The checkout that the working directory is in.
     pub fn find() -> Result<Self> {
         let here = std::env::current_dir().context("finding the working directory")?;
+        let list = Product::default().files();
         here.ancestors()
-            .find(|directory| directory.join(files::LIST).is_file())
+            .find(|directory| directory.join(list).is_file())
             .map(Self::new)
-            .with_context(|| format!("no directory above {} holds {}; pass --root", here.display(), files::LIST))
+            .with_context(|| format!("no directory above {} holds {list}; pass --root", here.display()))
     }
 
     /// The directory of the checkout.
@@ -86,8 +127,9 @@ impl Sources {
     pub fn package(&self, binary: &Path, version: &str, format: Format) -> Result<Package> {
         let content = fs::read(binary).with_context(|| format!("reading the program {}", binary.display()))?;
         let program = Program::read(&content).with_context(|| format!("examining the program {}", binary.display()))?;
-        let control = Control::read(&self.read("debian/control")?).context("reading debian/control")?;
-        let mut package = Package::new(control.name()?, version).arch(program.arch);
+        let name = self.product.name();
+        let control = Control::read(&self.read("debian/control")?, name).context("reading debian/control")?;
+        let mut package = Package::new(name, version).arch(program.arch);
         package.summary = control.summary()?;
         package.description = control.description()?;
         package.maintainer = control.source("Maintainer")?;
@@ -99,7 +141,8 @@ impl Sources {
         match format {
             Format::Deb => package.deb = self.deb_relations(&control, &program)?,
             Format::Rpm => {
-                let metadata = Metadata::read(&self.read("rpm/nodelet.toml")?).context("reading rpm/nodelet.toml")?;
+                let path = format!("rpm/{name}.toml");
+                let metadata = Metadata::read(&self.read(&path)?).with_context(|| format!("reading {path}"))?;
                 package.rpm = metadata.relations(self, &program)?;
                 package.license = metadata.license;
             }
@@ -125,7 +168,7 @@ impl Sources {
         let libraries = program.deb_depends()?;
         let list = |field| control.relations(field, &libraries);
         let script = |name: &str| -> Result<Option<String>> {
-            let path = format!("debian/nodelet.{name}");
+            let path = format!("debian/{}.{name}", self.product.name());
             if self.root.join(&path).exists() { self.read(&path).map(Some) } else { Ok(None) }
         };
         Ok(Relations {

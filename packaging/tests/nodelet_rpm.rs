@@ -15,7 +15,10 @@ fn header_and_contents() {
     let query = |arguments: &[&str]| {
         run(Command::new("rpm").arg("--dbpath").arg(directory.path()).arg("-qp").args(arguments).arg(&package))
     };
-    assert_eq!(query(&["--qf", "%{name} %{version} %{release} %{license}"]), "nodelet 0.1.0 1 Apache-2.0");
+    assert_eq!(
+        query(&["--qf", "%{name} %{version} %{release} %{license}"]),
+        concat!("nodelet ", env!("CARGO_PKG_VERSION"), " 1 Apache-2.0")
+    );
     assert_eq!(query(&["--configfiles"]), "/etc/nodelet/nodelet.toml\n");
     let flags = query(&["--qf", "[%{filenames} %{fileflags:fflags}\n]"]);
     assert!(flags.contains("/etc/nodelet/nodelet.toml cn\n"), "config(noreplace) is missing:\n{flags}");

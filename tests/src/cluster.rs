@@ -234,16 +234,25 @@ impl Cluster {
     /// A node-controller of this checkout, not started yet. Several may run; one of them acts. Each has the rights of its
     /// service account and no others, so that what they may do is tested for real.
     pub fn controller(&self, identity: &str) -> Result<Component> {
+        self.controller_with(identity, &self.controller_credential()?)
+    }
+
+    /// A file with the credential of a controller's service account.
+    pub fn controller_credential(&self) -> Result<PathBuf> {
         let groups = ["system:serviceaccounts", "system:serviceaccounts:nodelet-system"];
         let kubeconfig = self.kubeconfig_for("system:serviceaccount:nodelet-system:node-controller", &groups)?;
         let path = self.dir.join("node-controller.conf");
         fs::write(&path, kubeconfig).with_context(|| format!("writing {}", path.display()))?;
-        self.controller_with(identity, &path)
+        Ok(path)
     }
 
     /// The same with the credential in a file.
     pub fn controller_with(&self, identity: &str, kubeconfig: &Path) -> Result<Component> {
-        let program = crate::paths::program("node-controller")?;
+        self.controller_of(crate::paths::program("node-controller")?, identity, kubeconfig)
+    }
+
+    /// The same of another version.
+    pub fn controller_of(&self, program: PathBuf, identity: &str, kubeconfig: &Path) -> Result<Component> {
         let name = format!("node-controller-{identity}");
         Ok(Component::new(&name, &self.slot, program, &self.dir)
             .word("run")

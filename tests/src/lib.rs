@@ -22,6 +22,7 @@ pub mod lock;
 pub mod node;
 pub mod nodelet;
 pub mod paths;
+pub mod previous;
 pub mod process;
 pub mod repackage;
 pub mod repository;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use testbed::image::Kind;
 use testbed::slot::{Number, reaper, teardown};
-use testbed::{Node, NodeOptions, bench, demo, demo_cluster, kubernetes};
+use testbed::{Node, NodeOptions, bench, demo, demo_cluster, kubernetes, previous};
 
 /// The test bed of the node operator.
 #[derive(Debug, Parser)]
@@ -47,6 +47,8 @@ enum Task {
         #[arg(long, value_name = "VERSION")]
         kubelet: Option<String>,
     },
+    /// Find or build the version before this one, so that the tests find it in the cache.
+    Previous,
     /// Show nodelet at work on a throwaway node.
     Demo,
     /// Show three bare machines becoming nodes of a cluster, and following it.
@@ -91,6 +93,11 @@ fn run(task: &Task) -> Result<()> {
             if let Some(version) = kubelet {
                 println!("{}", binaries.kubelet_as(version)?.display());
             }
+            Ok(())
+        }
+        Task::Previous => {
+            let previous = previous::previous()?;
+            println!("{} {}", previous.version(), previous.dir().display());
             Ok(())
         }
         Task::Demo => demo::run(),

@@ -1,12 +1,15 @@
 //! nodelet's own packages, built from this checkout, in a repository that nodes can install them from.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow};
 use packaging::package::Package;
 use packaging::product::{Format, Sources};
 
+use crate::command::run;
 use crate::image::Kind;
 use crate::repository::Repository;
 use crate::{Node, NodeOptions, Slot, paths, slot};
@@ -38,6 +41,18 @@ pub fn build_deb(slot: &Arc<Slot>) -> Result<Repository> {
     build_some(slot, &[version()?], &[Format::Deb])
 }
 
+/// This checkout's program without its symbols, in a directory: it is packed and unpacked in a moment.
+pub fn stripped(dir: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    let stripped = dir.join("nodelet");
+    strip(&paths::program("nodelet")?, &stripped)?;
+    Ok(stripped)
+}
+
+pub(crate) fn strip(program: &Path, to: &Path) -> Result<()> {
+    run(Command::new("strip").arg("-o").arg(to).arg(program)).map(drop)
+}
+
 fn build_some(slot: &Arc<Slot>, versions: &[String], formats: &[Format]) -> Result<Repository> {
     let program = paths::program("nodelet")?;
     let sources = Sources::new(paths::checkout());
@@ -56,7 +71,7 @@ fn build_some(slot: &Arc<Slot>, versions: &[String], formats: &[Format]) -> Resu
 }
 
 /// Nodes with dnf are Debian inside, so no RPM provides the libraries that nodelet's asks for; this one says it does.
-fn libraries(built: &[PathBuf]) -> Result<Package> {
+pub fn libraries(built: &[PathBuf]) -> Result<Package> {
     let mut package = Package::new("host-libraries", "1");
     for rpm in built.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rpm")) {
         package.rpm.provides = packaging::rpm::requires(rpm)?;

@@ -41,6 +41,8 @@ mod rollout_sets;
 mod rollout_turns;
 #[path = "cluster/scene.rs"]
 mod scene;
+#[path = "cluster/skew.rs"]
+mod skew;
 #[path = "cluster/status.rs"]
 mod status;
 #[path = "cluster/waiting.rs"]

@@ -4,6 +4,7 @@ mod node_class;
 mod node_set;
 mod node_state;
 mod rollout;
+mod skew;
 
 pub use node_class::{NodeClass, NodeClassSpec, NodeClassStatus, Taint, TaintEffect};
 pub use node_set::{NodeSet, NodeSetSpec, NodeSetStatus, Selector, SelectorOperator, SelectorRequirement};
@@ -28,6 +29,8 @@ pub const VERSION: &str = "v1alpha1";
 
 /// The name that nodelet writes under.
 pub const REPORTER: &str = "nodelet";
+/// The reason of a node that does not understand the revision that it is to become.
+pub const NOT_UNDERSTOOD: &str = "RevisionNotUnderstood";
 /// How often, in seconds, a node renews its Lease.
 pub const HEARTBEAT_SECONDS: u64 = 300;
 /// The annotation of a node's own Secret: which version its contents are.
@@ -44,7 +47,7 @@ pub const USAGES: [&str; 2] = ["client auth", "digital signature"];
 
 /// Another object of the cluster, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Reference {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
     derive = "PartialEq",
     schema = "disabled"
 )]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeClassSpec {
     /// The desired state, as a local `state.toml` has it.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub struct NodeClassSpec {
 
 /// A taint of a Node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Taint {
     /// Its key.
     #[schemars(length(min = 1, max = 316))]

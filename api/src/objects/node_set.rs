@@ -23,7 +23,7 @@ use std::fmt;
     derive = "PartialEq",
     schema = "disabled"
 )]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeSetSpec {
     /// The class that its nodes are of.
     pub class_ref: Reference,
@@ -68,7 +68,7 @@ pub struct NodeSetSpec {
 
 /// Which Nodes belong to a set, by their labels. All that it says must be true of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Selector {
     /// Labels with exactly these values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -82,7 +82,7 @@ pub struct Selector {
 
 /// A demand on a label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct SelectorRequirement {
     /// The label.
     #[schemars(length(min = 1, max = 316))]

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq",
     schema = "disabled"
 )]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeStateSpec {
     /// The set that the node belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct NodeStateSpec {
     #[schemars(length(max = 253))]
     pub revision: Option<String>,
     /// How far nodelet may go now.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::skew::step_or_hold")]
     pub step: Step,
     /// The right to disturb what runs there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub enum Step {
 
 /// The right to disturb, for one revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Grant {
     /// Its name; each is given once.
     #[schemars(length(min = 1, max = 253))]
@@ -70,7 +70,7 @@ pub struct Grant {
 
 /// The Secret that only this node may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeSecrets {
     /// Its name, in the controller's namespace.
     #[schemars(length(min = 1, max = 253))]

@@ -51,7 +51,7 @@ impl JsonSchema for Amount {
 
 /// In which steps a change goes through the nodes of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Strategy {
     /// `InPlace`: nodes change by themselves, in their turn. `OnDelete`: a node changes when its `NodeState` is deleted.
     pub r#type: StrategyType,
@@ -94,7 +94,7 @@ pub enum StrategyType {
 
 /// How a node is emptied before a change that asks for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct DrainPolicy {
     /// How long, in seconds, it may take before `onTimeout` says what to do.
     #[schemars(range(min = 1, max = 604_800))]
@@ -138,7 +138,7 @@ pub enum OnTimeout {
 
 /// How some pods are treated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct DrainOrder {
     /// Which pods, by their labels.
     pub selector: Selector,
@@ -165,7 +165,7 @@ pub enum DrainBehavior {
 
 /// What must be well before the next node's turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct RolloutHealth {
     /// How long, in seconds, a node has to be well after its change; then it has failed.
     #[schemars(range(min = 1, max = 86_400))]
@@ -184,7 +184,7 @@ impl Default for RolloutHealth {
 
 /// Something that must be well: exactly one of the fields beside the name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Gate {
     /// Its name, in messages.
     #[schemars(length(min = 1, max = 63))]
@@ -199,7 +199,7 @@ pub struct Gate {
 
 /// An address that must answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct HttpGate {
     /// The address, with `http://`.
     #[schemars(length(min = 8, max = 1024))]
@@ -221,7 +221,7 @@ fn is_ok(status: &u16) -> bool {
 
 /// An object of the cluster whose condition must be true.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ObjectGate {
     /// Its group and version, such as `apps/v1`.
     #[schemars(length(min = 1, max = 316))]
@@ -243,7 +243,7 @@ pub struct ObjectGate {
 
 /// What happens when nodes fail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct FailurePolicy {
     /// How many nodes fail before the change is stopped.
     #[schemars(range(min = 1, max = 100_000))]
@@ -282,7 +282,7 @@ pub enum RollbackScope {
 
 /// A time in which changes may begin. What was begun is finished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Window {
     /// The days on which it begins; none means every day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -319,7 +319,7 @@ pub enum Day {
 
 /// How far a kubelet's version may be from the API server's. It is never newer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Skew {
     /// How many minor versions it may be behind.
     #[schemars(range(min = 0, max = 100))]
@@ -334,7 +334,7 @@ impl Default for Skew {
 
 /// A revision that the set is kept at, until its class becomes another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Undo {
     /// The revision that it goes back to.
     #[schemars(length(min = 1, max = 253))]

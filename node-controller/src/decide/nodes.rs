@@ -33,8 +33,10 @@ pub(super) fn show(world: &World, members: &Members, now: Timestamp, intents: &m
     for (name, state) in &world.states {
         let Some(node) = world.nodes.get(name) else { continue };
         let class = state.spec.class_ref.as_ref().and_then(|class| world.classes.get(&class.name));
+        let misread = state.spec.class_ref.as_ref().is_some_and(|class| world.misread.contains_key(&class.name));
         let marks = marks(node, state, class.map(AsRef::as_ref), slot(world, state, node));
-        if differs(node, &marks) {
+        // What a class wants that is not understood can't be told from what it doesn't want any more.
+        if !misread && differs(node, &marks) {
             intents.push(Intent::Mark { node: name.clone(), marks });
         }
         let silent = world.heard.get(name).is_some_and(|(at, seconds)| {

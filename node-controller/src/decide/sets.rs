@@ -103,7 +103,8 @@ pub(super) fn status(
     let mut note = |kind, found| {
         status.conditions.push(Condition::since(kind, found, &old.conditions, generation, &time_text(now)))
     };
-    note("Progressing", progressing(set, class, outcome, total, now));
+    let misread = world.misread.get(&set.spec.class_ref.name);
+    note("Progressing", progressing(set, class, misread, outcome, total, now));
     note(
         "Overlapping",
         match contested.and_then(|contested| contested.first_key_value()) {
@@ -130,10 +131,19 @@ pub(super) fn status(
 fn progressing(
     set: &NodeSet,
     class: Option<&Rendered>,
+    misread: Option<&String>,
     outcome: Option<&Outcome>,
     total: u32,
     now: Timestamp,
 ) -> (&'static str, &'static str, String) {
+    if let Some(error) = misread {
+        let (name, version) = (&set.spec.class_ref.name, env!("CARGO_PKG_VERSION"));
+        let sentence = format!(
+            "the class {name} is not understood by node-controller {version}: {error}; if a newer version knows that, \
+             node-controller must be upgraded first"
+        );
+        return ("False", "ClassNotUnderstood", sentence);
+    }
     let (Some(class), Some(outcome)) = (class, outcome) else {
         return ("False", "NoRevision", no_revision(set));
     };

@@ -177,6 +177,25 @@ fn a_class_that_contradicts_itself_changes_nothing() {
     assert_eq!(world.sets["s"].status.clone().unwrap().conditions[0].reason, "NoRevision");
 }
 
+/// A class that says what only a newer controller knows.
+#[test]
+fn a_class_that_is_not_understood_changes_nothing() {
+    let mut world = world();
+    let mut labelled = (*world.classes["c"]).clone();
+    labelled.spec.node_labels.insert("of".into(), "class".into());
+    world.classes.insert("c".into(), Arc::new(labelled));
+    settle(&mut world);
+    let (state, node) = (world.states["n1"].clone(), world.nodes["n1"].clone());
+    world.classes.clear();
+    world.misread.insert("c".into(), "unknown field `later`".into());
+    settle(&mut world);
+    assert_eq!((&world.states["n1"].spec, &world.nodes["n1"]), (&state.spec, &node));
+    let status = world.sets["s"].status.clone().unwrap();
+    assert_eq!(status.conditions[0].reason, "ClassNotUnderstood");
+    let message = &status.conditions[0].message;
+    assert!(message.contains("`later`") && message.contains("must be upgraded first"), "{message}");
+}
+
 #[test]
 fn a_node_that_is_nobodys_is_let_go() {
     let mut world = world();

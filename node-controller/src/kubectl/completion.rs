@@ -31,5 +31,11 @@ pub(super) fn print(options: &Options) -> anyhow::Result<()> {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), NAME, &mut script);
-    output::say(&String::from_utf8_lossy(&script))
+    output::say(&mended(&String::from_utf8_lossy(&script)))
+}
+
+/// `clap_complete` (4.6) tells commands apart by names in which it writes the dash of the program's own name in two
+/// ways, so that bash would complete no word behind the first.
+pub fn mended(script: &str) -> String {
+    script.replace(&NAME.replace('-', "__subcmd__"), &NAME.replace('-', "__"))
 }

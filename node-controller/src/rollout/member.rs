@@ -37,6 +37,12 @@ impl Member<'_> {
         self.node.metadata.uid.clone().unwrap_or_default()
     }
 
+    /// The version of its nodelet, as that said itself; empty before it did.
+    pub(super) fn nodelet_version(&self) -> &str {
+        let status = self.state.and_then(|state| state.status.as_ref());
+        status.map(|status| status.nodelet_version.as_str()).unwrap_or_default()
+    }
+
     /// Whether it has a revision with its contents.
     pub(super) fn has(&self, revision: &str, secrets: Option<&NodeSecrets>) -> bool {
         let applied = self.state.and_then(|state| state.status.as_ref()?.applied.as_ref());

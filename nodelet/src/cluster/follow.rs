@@ -2,7 +2,7 @@
 
 use super::heartbeat;
 use super::report::Report;
-use super::take::Taker;
+use super::take::{Taken, Taker};
 use super::watch::{Change, Watch};
 use crate::identity::{Credential, Identity, IdentityError};
 use crate::root::Root;
@@ -25,6 +25,8 @@ pub enum News {
     Away(String),
     /// It is reached.
     Reached,
+    /// It asks for something that is not understood, and why; `None` when that is over.
+    NotUnderstood(Option<String>),
 }
 
 /// The least time between two reports.
@@ -39,6 +41,8 @@ const WAIT_LIMIT: Duration = Duration::from_secs(120);
 const FILE_WAIT: Duration = Duration::from_secs(30);
 /// What is said while nobody hands out anything.
 const NO_STATE: &str = "its NodeState does not exist: does a NodeSet select this node?";
+/// Codes of the API server that have nothing to do with what is written: no right, not there, changed, too many.
+const ELSEWHERE: [u16; 5] = [401, 403, 404, 409, 429];
 /// A renewal that failed is tried again after this part of what is left of the certificate.
 const RENEWAL_RETRIES: i32 = 10;
 
@@ -167,6 +171,8 @@ impl Follower {
         let mut watch = Watch::new(objects.clone(), &self.node);
         let mut current: Option<NodeState> = None;
         let mut said: Option<NodeStateStatus> = None;
+        // The cluster's definitions are found to be older than this nodelet.
+        let mut older = false;
         let mut quiet_until = Instant::now();
         let identity = credential.describe();
         // A kubelet's credential may write no Lease but the kubelet's own (the admission plugin NodeRestriction).
@@ -198,7 +204,7 @@ impl Follower {
                         }
                         let asks = first || current.as_ref().is_none_or(|before| before.spec != state.spec);
                         let state = &*current.insert(*state);
-                        if asks && taker.take_up(state).await? && news.send(News::Asked).await.is_err() {
+                        if asks && !tell(news, taker.take_up(state).await?).await {
                             return Ok(());
                         }
                         if first {
@@ -215,7 +221,7 @@ impl Follower {
                     let mut status = report.status(said.as_ref(), state.metadata.generation, Timestamp::now());
                     status.identity.clone_from(&identity);
                     if said.as_ref() != Some(&status) {
-                        self.write(&objects, &status).await?;
+                        self.write(&objects, &status, &mut older).await?;
                         said = Some(status);
                         quiet_until = Instant::now() + REPORT_PAUSE;
                     }
@@ -225,7 +231,24 @@ impl Follower {
         }
     }
 
-    async fn write(&self, objects: &Api<NodeState>, status: &NodeStateStatus) -> anyhow::Result<()> {
+    /// Writes all of a status. Definitions that are older than this nodelet don't have every field of it, and the API
+    /// server then refuses the whole: what 0.1 has is written instead, for as long as this connection lasts.
+    async fn write(&self, objects: &Api<NodeState>, status: &NodeStateStatus, older: &mut bool) -> anyhow::Result<()> {
+        let least = status.least();
+        let written = self.patch(objects, if *older { &least } else { status }).await;
+        let written = match written {
+            Err(kube::Error::Api(refused)) if least != *status && !ELSEWHERE.contains(&refused.code) && !*older => {
+                self.patch(objects, &least).await.inspect(|()| {
+                    *older = true;
+                    tracing::warn!(%refused, "the definitions in the cluster are older than this nodelet: apply config/crd");
+                })
+            }
+            other => other,
+        };
+        written.context("writing this node's status")
+    }
+
+    async fn patch(&self, objects: &Api<NodeState>, status: &NodeStateStatus) -> kube::Result<()> {
         let patch = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"),
             "kind": "NodeState",
@@ -233,9 +256,21 @@ impl Follower {
             "status": status,
         });
         let parameters = PatchParams::apply(objects::REPORTER).force();
-        let written = objects.patch_status(&self.node, &parameters, &Patch::Apply(patch)).await;
-        written.map(drop).context("writing this node's status")
+        objects.patch_status(&self.node, &parameters, &Patch::Apply(patch)).await.map(drop)
     }
+}
+
+/// Tells the daemon what was taken up; whether it is there to hear it.
+async fn tell(news: &mpsc::Sender<News>, taken: Taken) -> bool {
+    let (asked, not_understood) = match taken {
+        Taken::New => (true, None),
+        Taken::Same => (false, None),
+        Taken::NotUnderstood(why) => {
+            tracing::error!(reason = objects::NOT_UNDERSTOOD, "{why}");
+            (false, Some(why))
+        }
+    };
+    news.send(News::NotUnderstood(not_understood)).await.is_ok() && (!asked || news.send(News::Asked).await.is_ok())
 }
 
 /// Anything up to a time, differently for each node and each time; a twentieth of it at least.

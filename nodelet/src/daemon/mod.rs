@@ -61,6 +61,8 @@ struct Daemon {
     status: Status,
     failures: u32,
     report: Report,
+    /// Why the cluster's revision is not taken up.
+    not_understood: Option<String>,
     reports: watch::Sender<Option<Report>>,
 }
 
@@ -82,7 +84,8 @@ pub async fn run(root: Root, config: PathBuf, settings: Settings, level: LevelHa
         drifted: Vec::new(),
     };
     let report = tell::about_host(&root, &settings);
-    let daemon = Daemon { root, config, settings, level, status, failures: 0, report, reports: watch::channel(None).0 };
+    let (failures, not_understood, reports) = (0, None, watch::channel(None).0);
+    let daemon = Daemon { root, config, settings, level, status, failures, report, not_understood, reports };
     daemon.serve().await
 }
 
@@ -130,6 +133,12 @@ impl Daemon {
                         asked = true;
                     }
                     cluster::News::Reached => self.note_cluster("followed".into()),
+                    cluster::News::NotUnderstood(None) if self.not_understood.is_none() => {}
+                    cluster::News::NotUnderstood(why) => {
+                        let said = why.as_ref().map_or_else(|| "followed".to_owned(), |why| format!("followed, but {why}"));
+                        self.not_understood = why;
+                        self.note_cluster(said);
+                    }
                     cluster::News::Away(why) => self.note_cluster(format!("away: {why}")),
                 },
                 noticed = watcher.changed() => match noticed {
@@ -316,7 +325,11 @@ impl Daemon {
 
     fn publish(&self) {
         notify::status(&self.status.line());
-        self.reports.send_replace(Some(tell::with_conditions(&self.report, &self.status)));
+        self.reports.send_replace(Some(tell::with_conditions(
+            &self.report,
+            &self.status,
+            self.not_understood.as_deref(),
+        )));
         if let Err(error) = self.status.write(&self.root) {
             tracing::warn!(%error, "writing the status file failed; `nodelet status` shows an old one");
         }

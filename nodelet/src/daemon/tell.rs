@@ -9,7 +9,7 @@ use crate::report::status::{Phase, Status};
 use crate::root::Root;
 use crate::settings::Settings;
 use crate::store::{End, Store};
-use nodelet_api::objects::{Applied, ManagedPackage, OperatingSystem, Staged, StepResult, time_text};
+use nodelet_api::objects::{Applied, ManagedPackage, NOT_UNDERSTOOD, OperatingSystem, Staged, StepResult, time_text};
 
 /// The reason of a failure of health checks.
 const UNHEALTHY: &str = "HealthCheckFailed";
@@ -87,27 +87,73 @@ pub(super) fn steps(root: &Root) -> Vec<StepResult> {
     steps
 }
 
-/// With what the daemon says of itself.
-pub(super) fn with_conditions(report: &Report, status: &Status) -> Report {
-    let phase = format!("{:?}", status.phase);
+/// With what the daemon says of itself. A revision that is `not_understood` is the first thing to be said: the node is
+/// well as it was, and nothing else will make it what it must become.
+pub(super) fn with_conditions(report: &Report, status: &Status, not_understood: Option<&str>) -> Report {
+    let phase = not_understood.map_or_else(|| format!("{:?}", status.phase), |_| NOT_UNDERSTOOD.to_owned());
     let error = status.last_error.as_ref();
-    let message = error.map_or_else(|| status.line(), |error| error.message.clone());
-    let reason = error.map_or_else(|| phase.clone(), |error| error.reason.clone());
-    let converged = status.phase == Phase::Converged;
+    let said = || error.map_or_else(|| status.line(), |error| error.message.clone());
+    let message = not_understood.map_or_else(said, str::to_owned);
+    let reason = error.filter(|_| not_understood.is_none()).map_or_else(|| phase.clone(), |error| error.reason.clone());
+    let converged = status.phase == Phase::Converged && not_understood.is_none();
     let names: Vec<&str> = status.drifted.iter().map(|drifted| drifted.resource.as_str()).collect();
-    let failing = matches!(status.phase, Phase::Failed | Phase::Invalid | Phase::Reverted);
+    let failing = not_understood.is_some() || matches!(status.phase, Phase::Failed | Phase::Invalid | Phase::Reverted);
+    let waits = not_understood.map_or_else(|| status.line(), str::to_owned);
     let steady = |holds: bool| if holds { reason.clone() } else { "AsExpected".to_owned() };
     let why = |holds: bool| if holds { message.clone() } else { String::new() };
     let drifted = !names.is_empty();
     let healthy = error.is_none_or(|error| error.reason != UNHEALTHY);
     Report {
-        waiting_for: status.waiting_for.clone().unwrap_or_default(),
+        waiting_for: not_understood.or(status.waiting_for.as_deref()).unwrap_or_default().to_owned(),
         conditions: vec![
-            ("Converged", converged, phase, if converged { String::new() } else { status.line() }),
+            ("Converged", converged, phase, if converged { String::new() } else { waits }),
             ("Degraded", failing, steady(failing), why(failing)),
             ("Healthy", healthy, (if healthy { "ChecksPassed" } else { UNHEALTHY }).to_owned(), why(!healthy)),
             ("Drifted", drifted, (if drifted { "LeftAlone" } else { "AsExpected" }).to_owned(), names.join(", ")),
         ],
         ..report.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::status::Managed;
+    use jiff::Timestamp;
+
+    #[test]
+    fn a_revision_that_is_not_understood_is_said_first() {
+        let status = Status {
+            version: String::new(),
+            pid: 1,
+            phase: Phase::Converged,
+            since: Timestamp::UNIX_EPOCH,
+            source: String::new(),
+            source_reason: String::new(),
+            cluster: None,
+            revision: None,
+            managed: Managed::default(),
+            waiting_for: None,
+            last_error: None,
+            configuration_error: None,
+            drifted: Vec::new(),
+        };
+        let report = with_conditions(&Report::default(), &status, Some("why"));
+        assert_eq!(report.waiting_for, "why");
+        let said = |kind: &str| report.conditions.iter().find(|(one, ..)| *one == kind).cloned();
+        for (kind, holds) in [("Converged", false), ("Degraded", true)] {
+            assert_eq!(
+                said(kind),
+                Some((said(kind).map_or("", |one| one.0), holds, NOT_UNDERSTOOD.into(), "why".into()))
+            );
+        }
+        let report = with_conditions(&Report::default(), &status, None);
+        assert!(
+            report.waiting_for.is_empty()
+                && report
+                    .conditions
+                    .iter()
+                    .all(|(kind, holds, ..)| (*kind == "Converged" || *kind == "Healthy") == *holds)
+        );
     }
 }

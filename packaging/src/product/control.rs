@@ -1,4 +1,4 @@
-//! `debian/control`: the source paragraph and the one binary paragraph.
+//! `debian/control`: the source paragraph and a package's binary paragraph.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,19 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn read(text: &str) -> Result<Self> {
+    /// The paragraphs that are about a package.
+    pub(super) fn read(text: &str, package: &str) -> Result<Self> {
         let mut paragraphs = text.split("\n\n").filter(|part| !part.trim().is_empty()).map(paragraph);
         let source = paragraphs.next().context("no source paragraph")??;
-        let binary = paragraphs.next().context("no binary paragraph")??;
-        ensure!(paragraphs.next().is_none(), "more than one binary paragraph");
+        let binaries = paragraphs.collect::<Result<Vec<_>>>()?;
+        let mut named = binaries.into_iter().filter(|one| one.get("Package").is_some_and(|name| name == package));
+        let binary = named.next().with_context(|| format!("no paragraph of the package {package}"))?;
+        ensure!(named.next().is_none(), "more than one paragraph of the package {package}");
         Ok(Self { source, binary })
     }
 
     pub(super) fn source(&self, field: &str) -> Result<String> {
         self.source.get(field).cloned().with_context(|| format!("the source paragraph has no {field}"))
-    }
-
-    pub(super) fn name(&self) -> Result<&str> {
-        self.binary("Package")
     }
 
     /// The first line of the description.
@@ -84,10 +83,9 @@ mod tests {
 
     #[test]
     fn fields_and_substitutions() {
-        let control = Control::read(
-            "Source: x\nSection: admin\n\nPackage: x\nDepends: a, ${shlibs:Depends},\n ${misc:Depends}, b (>= 2)\nDescription: short\n One.\n .\n Two.\n",
-        )
-        .unwrap();
+        let text = "Source: x\nSection: admin\n\nPackage: y\nDescription: other\n\nPackage: x\nDepends: a, ${shlibs:Depends},\n ${misc:Depends}, b (>= 2)\nDescription: short\n One.\n .\n Two.\n";
+        let control = Control::read(text, "x").unwrap();
+        assert!(Control::read(text, "z").is_err());
         assert_eq!(control.source("Section").unwrap(), "admin");
         assert_eq!(control.relations("Depends", &["libc6".into()]), ["a", "libc6", "b (>= 2)"]);
         assert_eq!(control.summary().unwrap(), "short");

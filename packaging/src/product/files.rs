@@ -1,4 +1,4 @@
-//! `packaging/files.toml`: what the packages install.
+//! `packaging/files.toml` and its like: what the packages install.
 
 use std::fs;
 use std::io::Write;
@@ -10,9 +10,6 @@ use serde::Deserialize;
 
 use super::{Format, Sources, mode};
 use crate::package::{Entry, Kind};
-
-/// The list, below the repository's root.
-pub(super) const LIST: &str = "packaging/files.toml";
 
 /// Stands for the program in place of a source.
 const BINARY: &str = "@binary";
@@ -37,21 +34,22 @@ struct Line {
 }
 
 pub(super) fn entries(sources: &Sources, binary: Vec<u8>, format: Format) -> Result<Vec<Entry>> {
-    let list: List = toml::from_str(&sources.read(LIST)?).with_context(|| format!("reading {LIST}"))?;
+    let name = sources.product().files();
+    let list: List = toml::from_str(&sources.read(name)?).with_context(|| format!("reading {name}"))?;
     let mut entries = Vec::new();
     let mut binary = Some(binary);
     for line in list.entry {
         if line.formats.as_ref().is_some_and(|formats| !formats.contains(&format)) {
             continue;
         }
-        let place = || format!("{LIST}: {}", line.path);
+        let place = || format!("{name}: {}", line.path);
         let mode = mode(line.mode.as_deref().unwrap_or("0644")).with_context(place)?;
         let Some(source) = &line.source else {
             entries.push(Entry::new(&line.path, Kind::Directory, mode));
             continue;
         };
         let files = if source == BINARY {
-            vec![(line.path.clone(), binary.take().with_context(|| format!("{LIST}: {BINARY} twice"))?)]
+            vec![(line.path.clone(), binary.take().with_context(|| format!("{name}: {BINARY} twice"))?)]
         } else {
             contents(sources.root(), source, &line.path).with_context(place)?
         };

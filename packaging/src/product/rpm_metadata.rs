@@ -1,4 +1,4 @@
-//! `rpm/nodelet.toml` and the scriptlets beside it.
+//! `rpm/PACKAGE.toml` and the scriptlets beside it.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -20,11 +20,12 @@ pub(super) struct Metadata {
     recommends: Vec<String>,
     #[serde(default)]
     conflicts: Vec<String>,
+    #[serde(default)]
     scripts: Files,
 }
 
 /// Names of files in `rpm/`.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Files {
     pre: Option<String>,

@@ -1,5 +1,6 @@
 //! The node operator in the cluster: its objects, its rights, and what nodes report.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -18,15 +19,27 @@ impl Cluster {
     /// Installs what a user would with `kubectl apply -k`: definitions, namespace, rights and their bounds. The controller is started
     /// apart, see [`Cluster::controller`].
     pub fn install_operator(&self) -> Result<()> {
-        let config = |part: &str| paths::checkout().join("config").join(part).display().to_string();
-        self.kubectl(&["apply", "--server-side", "-k", &config("crd")]).context("defining the custom resources")?;
+        self.install_operator_from(&paths::checkout().join("config"))
+    }
+
+    /// The same with the manifests of another version.
+    pub fn install_operator_from(&self, config: &Path) -> Result<()> {
+        self.define_from(config)?;
+        self.kubectl(&["create", "namespace", "nodelet-system"])?;
+        let part = |name: &str| config.join(name).display().to_string();
+        self.kubectl(&["apply", "--server-side", "-k", &part("rbac")]).context("giving the rights")?;
+        self.kubectl(&["apply", "--server-side", "-k", &part("admission")]).context("setting the bounds").map(drop)
+    }
+
+    /// The definitions among them, or the next ones over those that are there.
+    pub fn define_from(&self, config: &Path) -> Result<()> {
+        let definitions = config.join("crd").display().to_string();
+        self.kubectl(&["apply", "--server-side", "-k", &definitions]).context("defining the custom resources")?;
         for name in DEFINITIONS {
             let definition = format!("crd/{name}.nodelet.dev");
             self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definition])?;
         }
-        self.kubectl(&["create", "namespace", "nodelet-system"])?;
-        self.kubectl(&["apply", "--server-side", "-k", &config("rbac")]).context("giving the rights")?;
-        self.kubectl(&["apply", "--server-side", "-k", &config("admission")]).context("setting the bounds").map(drop)
+        Ok(())
     }
 
     /// A `NodeState` as the API server has it; `null` where there is none.

@@ -137,7 +137,7 @@ async fn simulate(follower: Follower, board: Board) {
                 reports.send_replace(Some(Report { applied: Some(applied), ..Report::default() }));
             }
             News::Away(_) => record(&|progress| progress.failures += 1),
-            News::Reached => {}
+            News::Reached | News::NotUnderstood(_) => {}
         }
     }
 }

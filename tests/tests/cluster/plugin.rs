@@ -185,6 +185,8 @@ fn at_rest(plugin: &Plugin, first: &str) {
     let done = command::output(kubectl.arg(kubeconfig), None, SOON).unwrap();
     assert!(done.success() && done.stdout.lines().next() == status.lines().next(), "{}", done.text());
 
+    completed_by_kubectl(plugin);
+
     // On a terminal there is a bar, and colours unless they are not wanted.
     let program = plugin.program.display().to_string();
     let on_terminal = |setting: &str, options: &str| {
@@ -199,6 +201,31 @@ fn at_rest(plugin: &Plugin, first: &str) {
     let live = on_terminal("timeout 2 ", " --watch");
     assert!(live.starts_with("\x1b[2J\x1b[H") && live.matches("\x1b[H").count() > 1, "{live:?}");
     assert!(plugin.run(&["completion", "bash"]).contains("kubectl__nodes"));
+}
+
+/// kubectl's own completion, with the files where the package puts them: commands, and names from the cluster.
+fn completed_by_kubectl(plugin: &Plugin) {
+    let tree = plugin.scene.cluster.slot().dir().join("plugin");
+    let (programs, scripts) = (tree.join("usr/bin"), tree.join("usr/share/bash-completion/completions"));
+    let checkout = testbed::paths::checkout();
+    for (from, directory, name) in [
+        (plugin.program.clone(), &programs, "kubectl-nodes"),
+        (plugin.scene.cluster.binaries().program("kubectl"), &programs, "kubectl"),
+        (checkout.join("docs/completions/kubectl-nodes.bash"), &scripts, "kubectl-nodes"),
+    ] {
+        std::fs::create_dir_all(directory).unwrap();
+        std::os::unix::fs::symlink(from, directory.join(name)).unwrap();
+    }
+    // Not a link: what belongs to it is found beside it.
+    let hook = programs.join("kubectl_complete-nodes");
+    std::fs::copy(checkout.join("packaging/kubectl_complete-nodes"), &hook).unwrap();
+    for (words, expected) in [(&["nodes", "hist"] as &[&str], "history\n"), (&["nodes", "undo", ""], "workers\n")] {
+        let mut kubectl = Command::new(programs.join("kubectl"));
+        kubectl.env("PATH", format!("{}:/usr/bin:/bin", programs.display())).arg("__complete").args(words);
+        kubectl.env("KUBECONFIG", plugin.scene.cluster.kubeconfig());
+        let done = command::output(&mut kubectl, None, SOON).unwrap();
+        assert!(done.stdout.contains(expected), "{words:?}: {}", done.text());
+    }
 }
 
 /// A change, from its plan to the first turn. Returns its revision.

@@ -253,8 +253,13 @@ pub(crate) fn bring_token(node: &Node, token: &str, mode: u32) {
 
 /// Installs nodelet, with a kubeconfig and further settings.
 pub(crate) fn join(node: &Node, kubeconfig: &str, settings: &str) {
+    join_as(node, kubeconfig, settings, None);
+}
+
+/// The same with this version of nodelet.
+pub(crate) fn join_as(node: &Node, kubeconfig: &str, settings: &str, version: Option<&str>) {
     node.write_file("/etc/nodelet/kubeconfig", kubeconfig, 0o600).unwrap();
     let settings = format!("[cluster]\nkubeconfig = \"/etc/nodelet/kubeconfig\"\n{settings}");
     node.write_file("/etc/nodelet/nodelet.toml.d/cluster.toml", settings, 0o600).unwrap();
-    nodelet::install(node, None).unwrap();
+    nodelet::install(node, version).unwrap();
 }
