@@ -5,10 +5,9 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 
 use super::upgrade::release;
-use super::{MACHINES, Show, VERSIONS, Witnesses};
+use super::{LIMIT, MACHINES, Show, VERSIONS, Witnesses};
+use crate::wait::{Seen, wait_until};
 
-/// The nodes look at a change for so long before they take it back, in seconds.
-const HEALTH: &str = "\n    health: {timeoutSeconds: 10}";
 /// What the set tells of itself.
 const EVENTS: &str = "kubectl get events --field-selector=involvedObject.kind=NodeSet --sort-by=.lastTimestamp \
                       -o custom-columns=TYPE:.type,REASON:.reason,MESSAGE:.message";
@@ -25,24 +24,33 @@ impl Show {
         let containerd =
             self.cluster.kubectl(&["get", "nodeclass", "worker", "-o", "jsonpath={.spec.state.runtime.version}"])?;
         let before = witnesses.cordons.turns().len();
-        self.change_class("broken.yaml", &release("2026.12", &broken, &containerd, HEALTH))?;
+        self.change_class("broken.yaml", &release("2026.12", &broken, &containerd))?;
         self.follow(witnesses, |line| Ok(line.contains("3 of 3 updated, RolledBack")))?;
         let touched = witnesses.cordons.turns().split_off(before);
         ensure!(touched.len() == 1, "the broken release reached {touched:?}");
         self.kubectl("kubectl nodes status workers")?;
         self.kubectl(&format!("kubectl nodes why {}", touched[0]))?;
-        self.kubectl(EVENTS)?;
-        self.watch(VERSIONS, |rows| rows.len() == MACHINES.len() && rows.values().all(|row| row.contains(&good)))?;
-        self.stage.say(&format!("{} alone was touched, and is back; the others never heard of it.", touched[0]));
-        self.account(witnesses)
+        let events = self.ask(EVENTS)?;
+        let mut last: Vec<&str> = events.lines().rev().take(2).collect();
+        last.reverse();
+        self.stage
+            .told("kubectl get events --field-selector=involvedObject.kind=NodeSet … | tail -n 2", &last.join("\n"));
+        // The kubelet that was put back tells its version a moment after it is well.
+        wait_until(&format!("all nodes with the kubelet {good}"), LIMIT, || {
+            let nodes = self.ask(VERSIONS)?;
+            let well = nodes.lines().filter(|row| row.contains(" True ") && row.contains(&good)).count();
+            Ok(if well == MACHINES.len() { Seen::Done(()) } else { Seen::NotYet(nodes) })
+        })?;
+        self.kubectl(VERSIONS)?;
+        self.stage.say(&format!("{} alone was touched, and is back by itself.", touched[0]));
+        self.account(&witnesses.requests.so_far())
     }
 
     /// What a person does next.
-    pub(super) fn correct(&mut self, release: &str, witnesses: &Witnesses) -> Result<()> {
+    pub(super) fn correct(&mut self, release: &str) -> Result<()> {
         self.stage.step("Correct the class; the nodes have all of it already");
         self.change_class("release.yaml", release)?;
         self.kubectl("kubectl nodes wait workers --timeout 60s")?;
-        self.kubectl("kubectl nodes history workers")?;
-        self.account(witnesses)
+        self.kubectl("kubectl nodes history workers")
     }
 }
