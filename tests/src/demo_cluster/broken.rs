@@ -8,6 +8,8 @@ use super::upgrade::release;
 use super::{LIMIT, MACHINES, Show, VERSIONS, Witnesses};
 use crate::wait::{Seen, wait_until};
 
+/// Events name the whole reason, which is above them already.
+const WIDTH: usize = 100;
 /// What the set tells of itself.
 const EVENTS: &str = "kubectl get events --field-selector=involvedObject.kind=NodeSet --sort-by=.lastTimestamp \
                       -o custom-columns=TYPE:.type,REASON:.reason,MESSAGE:.message";
@@ -31,10 +33,8 @@ impl Show {
         self.kubectl("kubectl nodes status workers")?;
         self.kubectl(&format!("kubectl nodes why {}", touched[0]))?;
         let events = self.ask(EVENTS)?;
-        let mut last: Vec<&str> = events.lines().rev().take(2).collect();
-        last.reverse();
         self.stage
-            .told("kubectl get events --field-selector=involvedObject.kind=NodeSet … | tail -n 2", &last.join("\n"));
+            .told("kubectl get events --field-selector=involvedObject.kind=NodeSet … | tail -n 3", &tail(&events));
         // The kubelet that was put back tells its version a moment after it is well.
         wait_until(&format!("all nodes with the kubelet {good}"), LIMIT, || {
             let nodes = self.ask(VERSIONS)?;
@@ -52,5 +52,28 @@ impl Show {
         self.change_class("release.yaml", release)?;
         self.kubectl("kubectl nodes wait workers --timeout 60s")?;
         self.kubectl("kubectl nodes history workers")
+    }
+}
+
+/// The last three lines, each as far as it fits.
+fn tail(events: &str) -> String {
+    let lines: Vec<&str> = events.lines().collect();
+    let short = |line: &&str| match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => (*line).to_owned(),
+    };
+    lines[lines.len().saturating_sub(3)..].iter().map(short).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_shown_as_far_as_it_fits() {
+        let long = "ü".repeat(WIDTH + 1);
+        let wanted = format!("b\nc\n{}…", "ü".repeat(WIDTH));
+        assert_eq!(tail(&format!("a\nb\nc\n{long}")), wanted);
+        assert_eq!(tail("a"), "a");
     }
 }
