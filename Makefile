@@ -8,7 +8,7 @@ help: ## Show this list
 demo: ## Show nodelet at work on a throwaway node (no cluster; 3 minutes, 12 the first time)
 	@tests/run demo
 
-demo-cluster: ## Show three bare machines becoming nodes of a cluster, and following it (2 minutes, 20 the first time)
+demo-cluster: ## Show nodes of a cluster upgraded under constant requests, and a broken release (3 minutes, 20 the first time)
 	@tests/run demo-cluster
 
 test: ## Run everything: checks, unit tests, real-node tests, cluster tests

@@ -4,13 +4,17 @@
 //! and the host reach it alike. Authorization is `Node,RBAC` with `NodeRestriction`, so that what nodes may do is
 //! tested for real.
 
+mod aside;
 pub mod audit;
 mod bare;
 mod certificates;
 mod component;
+mod cordons;
 mod join;
 mod operator;
 pub(crate) mod pods;
+mod requests;
+mod shop;
 mod workload;
 
 use std::fs;
@@ -34,9 +38,12 @@ use certificates::Authority;
 pub use bare::class_of;
 pub use certificates::{certificate_request, certificate_request_with};
 pub use component::Component;
+pub use cordons::Cordons;
 pub use join::{JoinOptions, TOKEN, node_is_ready};
 pub use operator::set_of_all;
 pub use pods::{BUSYBOX, PAUSE};
+pub use requests::{Failure, Requests, Tally};
+pub use shop::{SHOP, SHOP_PODS, shop};
 
 /// Cold, the API server needs 5 s; a machine that is busy with compiling needs longer.
 const START_LIMIT: Duration = Duration::from_secs(2 * 60);

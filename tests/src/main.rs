@@ -51,7 +51,7 @@ enum Task {
     Previous,
     /// Show nodelet at work on a throwaway node.
     Demo,
-    /// Show three bare machines becoming nodes of a cluster, and following it.
+    /// Show bare machines becoming nodes of a cluster, upgraded under constant requests, and a broken release.
     DemoCluster,
     /// Measure how fast nodelet is, beside other tools.
     Bench(bench::Options),

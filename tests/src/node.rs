@@ -26,6 +26,9 @@ pub use evidence::where_evidence_goes;
 /// From power-on to a running system takes 1 to 3 s; this is for a machine that is busy with something else.
 pub const BOOT_LIMIT: Duration = Duration::from_secs(2 * 60);
 
+/// Stands for the node's index in files that are on its disk before it boots: nobody else knows it so early.
+pub(crate) const INDEX: &str = "@INDEX@";
+
 /// Shows what failed while a node booted, and why. The kernel speaks to all nodes at once.
 const FAILURES: &str = "systemctl --failed --no-pager --plain --no-legend
 for unit in $(systemctl --failed --no-pager --plain --no-legend | cut -d' ' -f1); do
@@ -55,7 +58,7 @@ pub struct Placed {
     pub path: String,
     /// Permission bits.
     pub mode: u32,
-    /// What is in it.
+    /// What is in it; `@INDEX@` is the node's [`Node::index`].
     pub content: String,
 }
 
@@ -149,7 +152,7 @@ impl Node {
         }
         settings(&root, &options.name, address)?;
         for file in &options.files {
-            chroot::place(&root, &file.path, file.mode, &file.content)?;
+            chroot::place(&root, &file.path, file.mode, &file.content.replace(INDEX, &index.to_string()))?;
         }
         let machine = Machine::new(slot, &options.name, &dir, binds)?;
         Ok(Self { name: options.name, slot: Arc::clone(slot), address, index, dir, machine })

@@ -49,6 +49,14 @@ pub fn replace_version(file: &Path, from: &str, to: &str) -> Result<()> {
         .with_context(|| format!("replacing {from} in {}: is it there?", file.display()))
 }
 
+/// The next patch release of the same length, where there is one: `1.6.21~ds1-1` after `1.6.20~ds1-1`.
+pub fn following(version: &str) -> Option<String> {
+    let end = version.find(|letter: char| letter != '.' && !letter.is_ascii_digit()).unwrap_or(version.len());
+    let start = version[..end].rfind('.')? + 1;
+    let next = (version[start..end].parse::<u32>().ok()? + 1).to_string();
+    (next.len() == end - start).then(|| format!("{}{next}{}", &version[..start], &version[end..]))
+}
+
 fn renumbered(control: &str, version: &str) -> String {
     control
         .lines()
@@ -60,6 +68,13 @@ fn renumbered(control: &str, version: &str) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_release_follows_if_it_is_as_long() {
+        assert_eq!(following("1.6.20~ds1-1+deb12u3").unwrap(), "1.6.21~ds1-1+deb12u3");
+        assert_eq!(following("1.7.9-1"), None);
+        assert_eq!(following("5"), None);
+    }
 
     #[test]
     fn another_number_and_the_same_files() {

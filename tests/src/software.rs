@@ -105,14 +105,23 @@ impl Software {
         self.kubernetes.repository.index_flat()
     }
 
-    /// Adds a newer containerd to those that apt finds: the same files under another number, which is returned.
+    /// Adds a newer containerd to those that apt finds: the same files under another number, which is returned. What it says
+    /// of itself, and the cluster of its node, is another number too, where one of the same length follows.
     pub fn add_containerd(&mut self, slot: &Slot) -> Result<String> {
         let debs = debian::download(&self.manager.image().image()?, &FROM_DEBIAN)?;
         let is_containerd =
             |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("containerd_"));
         let deb = debs.iter().find(is_containerd).context("Debian's containerd is not among its packages")?;
-        let newer = format!("{}+newer1", repackage::version(deb)?);
-        let built = repackage::as_version(deb, &newer, &slot.dir().join("software"), |_| Ok(()))?;
+        let version = repackage::version(deb)?;
+        let following = repackage::following(&version);
+        let newer = following.clone().unwrap_or_else(|| format!("{version}+newer1"));
+        let built = repackage::as_version(deb, &newer, &slot.dir().join("software"), |files| match following {
+            // The program knows its release and the whole version.
+            Some(_) => {
+                repackage::replace_version(&files.join("usr/bin/containerd"), release(&version), release(&newer))
+            }
+            None => Ok(()),
+        })?;
         self.runtime.repository.publish_files(&[built])?;
         Ok(newer)
     }
@@ -126,6 +135,11 @@ impl Software {
         let source = self.runtime.apt_source(key);
         Ok(options.file(key, 0o644, self.runtime.key()?).file("/etc/apt/sources.list.d/debian.sources", 0o644, source))
     }
+}
+
+/// A version without the distribution's own number: `1.6.20~ds1` of `1.6.20~ds1-1+deb12u3`.
+fn release(version: &str) -> &str {
+    version.rsplit_once('-').map_or(version, |(release, _)| release)
 }
 
 impl Served {

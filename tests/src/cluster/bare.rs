@@ -3,14 +3,16 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::join::{CNI, cni};
 use super::{Cluster, PAUSE, TOKEN, pods};
 use crate::cloud_init::{UserData, seeded};
+use crate::node::INDEX;
 use crate::software::{Manager, Software};
 use crate::{Node, NodeOptions};
 
 /// What nodes of the test bed need beyond others, as part of their desired state. Without `CAP_SYS_RESOURCE` runc fails
 /// unless `restrict_oom_score_adj` is set; images come from a file; the machine may have the v1 controllers, and is too
-/// small and too full for a kubelet's usual limits. All nodes have the same pod network: no two talk to one another.
+/// small and too full for a kubelet's usual limits.
 const STATE: &str = r#"[runtime.config.plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "@PAUSE@"
 restrict_oom_score_adj = true
@@ -22,15 +24,6 @@ failSwapOn = false
 imageGCHighThresholdPercent = 100
 enforceNodeAllocatable = ["pods"]
 evictionHard = { "memory.available" = "0%", "nodefs.available" = "0%", "imagefs.available" = "0%", "nodefs.inodesFree" = "0%" }
-
-[[files]]
-path = "/etc/cni/net.d/10-pods.conflist"
-content = '''
-{"cniVersion": "1.0.0", "name": "pods", "plugins": [
-  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "ipam": {
-    "type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
-  {"type": "portmap", "capabilities": {"portMappings": true}}]}
-'''
 
 [[units]]
 name = "pod-images.service"
@@ -68,13 +61,15 @@ impl Cluster {
         Node::boot(&self.slot, seeded(bare, &user_data)).with_context(|| format!("booting the bare machine {name}"))
     }
 
-    /// A machine as a cloud hands it out: Debian with cloud-init, its archive, a network, and nothing of Kubernetes.
+    /// A machine as a cloud hands it out: Debian with cloud-init, its archive, a network, and nothing of Kubernetes but the
+    /// configuration of its pods' network. That differs from node to node, and is the work of the network's own add-on.
     fn bare(&self, name: &str, software: &Software) -> Result<NodeOptions> {
         // Nodes have no default route. The address that `${node.ip}` is asked for with must lead somewhere.
         let route = format!("route replace 192.0.2.0/24 via {}\n", self.address());
         let options = NodeOptions::new(name, software.manager.image())
             .bind(pods::archive(self.slot.dir())?, "/usr/lib/testbed/pod-images.tar")
-            .file("/etc/testbed/routes", 0o644, route);
+            .file("/etc/testbed/routes", 0o644, route)
+            .file(CNI, 0o644, cni(&self.pod_network_of(INDEX)).to_string());
         software.with_archive(options)
     }
 

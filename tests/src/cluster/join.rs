@@ -9,12 +9,15 @@ use kube::Api;
 use serde_json::json;
 
 use super::{Cluster, SERVICE, pods};
+use crate::command::ip;
 use crate::image::Kind;
 use crate::wait::{Seen, wait_until_async};
 use crate::{Node, NodeOptions};
 
 /// A kubelet registers within seconds; this is for a machine that is busy.
 const READY_LIMIT: Duration = Duration::from_secs(3 * 60);
+/// Where a node has the configuration of its pods' network.
+pub(super) const CNI: &str = "/etc/cni/net.d/10-pods.conflist";
 /// The cluster's bootstrap token.
 pub const TOKEN: &str = "testbd.0123456789abcdef";
 
@@ -102,7 +105,11 @@ impl Cluster {
 
     /// The node's own part of the pods' network; the last byte of its address makes it unique.
     pub fn pod_network(&self, node: &Node) -> String {
-        format!("10.{}.{}.0/24", 100 + self.slot.number().0, node.index())
+        self.pod_network_of(&node.index().to_string())
+    }
+
+    pub(super) fn pod_network_of(&self, index: &str) -> String {
+        format!("10.{}.{index}.0/24", 100 + self.slot.number().0)
     }
 
     fn configure(&self, node: &Node, options: &JoinOptions) -> Result<()> {
@@ -110,25 +117,7 @@ impl Cluster {
         node.write_file("/etc/kubernetes/bootstrap-kubelet.conf", bootstrap, 0o600)?;
         node.write_file("/etc/kubernetes/pki/ca.crt", self.authority.certificate(), 0o644)?;
         node.write_file("/var/lib/kubelet/config.yaml", kubelet_configuration().to_string(), 0o644)?;
-        let network = json!({
-            "cniVersion": "1.0.0",
-            "name": "pods",
-            "plugins": [
-                {
-                    "type": "bridge",
-                    "bridge": "cni0",
-                    "isGateway": true,
-                    "ipMasq": false,
-                    "ipam": {
-                        "type": "host-local",
-                        "ranges": [[{"subnet": self.pod_network(node)}]],
-                        "routes": [{"dst": "0.0.0.0/0"}],
-                    },
-                },
-                {"type": "portmap", "capabilities": {"portMappings": true}},
-            ],
-        });
-        node.write_file("/etc/cni/net.d/10-pods.conflist", network.to_string(), 0o644)?;
+        node.write_file(CNI, cni(&self.pod_network(node)).to_string(), 0o644)?;
         let mut extra = format!("--node-ip={} --hostname-override={}", node.address(), node.name());
         if !options.labels.is_empty() {
             let labels: Vec<String> = options.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -141,6 +130,14 @@ impl Cluster {
     pub fn connect_pods(&self, left: &Node, right: &Node) -> Result<()> {
         left.add_route(&self.pod_network(right), &right.address().to_string())?;
         right.add_route(&self.pod_network(left), &left.address().to_string())
+    }
+
+    /// Lets the host reach pods of the node, as a cloud's routes do. The route goes with the slot's bridge.
+    pub fn route_to_pods(&self, node: &Node) -> Result<()> {
+        let (pods, bridge) = (self.pod_network(node), self.slot.number().bridge());
+        ip(&format!("route replace {pods} via {} dev {bridge}", node.address()))
+            .map(drop)
+            .with_context(|| format!("leading the host to the pods of {}", node.name()))
     }
 
     /// Lets pods of the node reach the API server where every pod looks for it, at its service's address. That is a
@@ -177,6 +174,24 @@ impl Cluster {
 pub fn node_is_ready(node: &NodeObject) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+}
+
+/// The configuration of a node's pod network: a bridge on the node, and addresses of its own.
+pub(super) fn cni(subnet: &str) -> serde_json::Value {
+    json!({
+        "cniVersion": "1.0.0",
+        "name": "pods",
+        "plugins": [
+            {
+                "type": "bridge",
+                "bridge": "cni0",
+                "isGateway": true,
+                "ipMasq": false,
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]], "routes": [{"dst": "0.0.0.0/0"}]},
+            },
+            {"type": "portmap", "capabilities": {"portMappings": true}},
+        ],
+    })
 }
 
 fn kubelet_configuration() -> serde_json::Value {

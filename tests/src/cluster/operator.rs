@@ -1,14 +1,17 @@
 //! The node operator in the cluster: its objects, its rights, and what nodes report.
 
+use std::env;
+use std::ffi::OsString;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::Cluster;
-use crate::paths;
 use crate::wait::{Seen, wait_until};
+use crate::{paths, process};
 
 /// The definitions that `config/crd` brings.
 const DEFINITIONS: [&str; 3] = ["nodeclasses", "nodesets", "nodestates"];
@@ -40,6 +43,20 @@ impl Cluster {
             self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definition])?;
         }
         Ok(())
+    }
+
+    /// `kubectl nodes`, as a user has it: kubectl finds the program beside its name in `PATH`.
+    pub fn kubectl_nodes(&self, words: &[&str]) -> Result<Command> {
+        let plugin = paths::program("kubectl-nodes")?;
+        let mut path = OsString::from(plugin.parent().unwrap_or(Path::new("/")));
+        path.push(":");
+        path.push(env::var_os("PATH").unwrap_or_default());
+        let mut command = Command::new(self.binaries.program("kubectl"));
+        // Flags may not stand before a plugin's name, so the credential is in the environment.
+        command.arg("nodes").args(words).env("PATH", path).env("KUBECONFIG", self.kubeconfig());
+        // What a crash leaves running is found by it.
+        command.env(process::MARK, self.slot.dir());
+        Ok(command)
     }
 
     /// A `NodeState` as the API server has it; `null` where there is none.

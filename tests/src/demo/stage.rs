@@ -69,7 +69,11 @@ impl Stage {
 
     /// A line of something that is watched, with the time since the watching began.
     pub(crate) fn seen(&self, since: Instant, line: &str) {
-        println!("    {} {line}", self.paint("2", &format!("{:5.1} s", since.elapsed().as_secs_f32())));
+        let mut time = format!("{:5.1} s", since.elapsed().as_secs_f32());
+        for piece in wrapped(line, INDENT) {
+            println!("    {} {piece}", self.paint("2", &time));
+            time = " ".repeat(time.len());
+        }
         stdout().flush().ok();
     }
 

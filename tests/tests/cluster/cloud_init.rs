@@ -65,8 +65,7 @@ async fn becomes_a_node(name: &'static str, manager: Manager) {
 
     // And it follows: another class, another file.
     let before = cluster.node_state(name).unwrap()["spec"]["revision"].as_str().unwrap().to_owned();
-    let files = class["spec"]["state"]["files"].as_array_mut().unwrap();
-    files.push(serde_json::json!({"path": "/etc/from-cluster", "content": "for ${node.name}"}));
+    class["spec"]["state"]["files"] = serde_json::json!([{"path": "/etc/from-cluster", "content": "for ${node.name}"}]);
     cluster.apply(&class.to_string()).unwrap();
     applied(&cluster, &node, Some(&before));
     assert_eq!(node.read_file("/etc/from-cluster").unwrap(), format!("for {name}"));

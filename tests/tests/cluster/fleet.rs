@@ -178,9 +178,7 @@ impl Fleet {
 
 /// The file whose change asks for a drain.
 pub(crate) fn marker(state: &mut Value, content: &str) {
-    let files = state["files"].as_array_mut().unwrap();
-    files.retain(|file| file["path"] != "/etc/fleet-marker");
-    files.push(json!({"path": "/etc/fleet-marker", "content": content, "onChange": "Drain"}));
+    state["files"] = json!([{"path": "/etc/fleet-marker", "content": content, "onChange": "Drain"}]);
 }
 
 /// A budget for the workload.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use nodelet_api::objects::SlotStep;
 use serde_json::{Value, json};
 use testbed::Node;
+use testbed::cluster::{Requests, SHOP, SHOP_PODS};
 
 use crate::fleet::{Fleet, NAMES, NEEDED, marker};
 use crate::rollout_faults as faults;
@@ -49,9 +50,12 @@ fn a_restart_disturbs_no_container(fleet: &mut Fleet) {
     assert!(sight.least_ready >= NEEDED, "{}", sight.least_ready);
 }
 
-/// The kubelet and containerd are upgraded, one node after another, and the workload's budget holds all the time.
+/// The kubelet and containerd are upgraded, one node after another, the workload's budget holds all the time, and nobody who
+/// asks a web server on them is left without an answer.
 fn an_upgrade_with_a_drain(fleet: &mut Fleet) {
     let slot = fleet.cluster.slot().clone();
+    fleet.cluster.open_shop(&fleet.nodes).unwrap();
+    let requests = Requests::start(&fleet.cluster, SHOP).unwrap();
     let containerd = fleet.software.add_containerd(&slot).unwrap();
     // Nobody reads the lists of the distribution's archive again: nodelet does, when it finds no such version.
     let version = fleet.versions[2].clone();
@@ -67,6 +71,11 @@ fn an_upgrade_with_a_drain(fleet: &mut Fleet) {
         assert_eq!(installed, containerd, "{}", node.name());
     }
     fleet.assert_left_alone(&[]);
+    let tally = requests.end().unwrap();
+    println!("{tally}");
+    assert!(tally.failures.is_empty(), "{tally}: {:?}", tally.failures);
+    assert!(tally.pods.len() > SHOP_PODS, "no pod of the shop had to move");
+    fleet.cluster.close_shop().unwrap();
     let sight = fleet.record.look();
     println!("at most {} cordoned at once, at least {} pods ready", sight.most_cordoned, sight.least_ready);
     assert_eq!((sight.most_cordoned, sight.turns.len()), (1, 3), "{:?}", sight.turns);
