@@ -133,7 +133,7 @@ pub struct Telling {
 
 impl Telling {
     /// A condition that changed. A condition that is not so, for a reason that waiting doesn't mend, is a warning.
-    fn of(kind: &'static str, name: &str, condition: &Condition) -> Self {
+    pub(crate) fn of(kind: &'static str, name: &str, condition: &Condition) -> Self {
         let note = if condition.message.is_empty() { &condition.reason } else { &condition.message };
         let waits = [
             "Converging",
@@ -147,6 +147,7 @@ impl Telling {
             "Staging",
             "AsExpected",
             "WaitingForWindow",
+            "GateRunning",
         ];
         let warning = condition.status != "True" && !waits.contains(&condition.reason.as_str());
         Self { kind, name: name.to_owned(), warning, reason: condition.reason.clone(), note: note.clone() }

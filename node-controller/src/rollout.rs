@@ -12,9 +12,11 @@
 mod drain;
 mod member;
 mod order;
+pub(crate) mod runs;
 mod skew;
 mod slots;
 mod target;
+mod units;
 mod windows;
 
 pub use drain::{Blocked, Eviction, Left};
@@ -153,6 +155,9 @@ fn begin(
     if let Some(failing) = scene.world.gates.get(scene.name).and_then(Gates::failing) {
         return Some(("GateFailing", failing));
     }
+    if let Some(held) = runs::before(scene, outcome) {
+        return Some(held);
+    }
     order::claim(scene, &pending, outcome)
 }
 
@@ -198,6 +203,7 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
             step,
             grant,
             secrets: secrets.clone(),
+            units: units::asked(scene.set),
         };
         if current != Some(&wanted) {
             outcome.specs.insert(name.clone(), wanted);
@@ -206,7 +212,7 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
 }
 
 /// Reasons that hold back also what disturbs nothing.
-const STOPS: [&str; 5] = ["Paused", "WaitingForWindow", "GateFailing", "FailureBudget", "VersionSkew"];
+const STOPS: [&str; 6] = ["Paused", "WaitingForWindow", "GateFailing", "GateRunning", "FailureBudget", "VersionSkew"];
 
 fn short(uid: &str) -> String {
     uid.chars().take(8).collect()

@@ -72,7 +72,7 @@ impl View {
             budgets: follow(Api::all(client.clone()), everything(), told),
             sources: Mutex::new(Sources::new(client, &changed)),
             pods: Mutex::new(Pods::new(client, &changed)),
-            gates: Gatekeeper::start(client, &changed),
+            gates: Gatekeeper::new(client, namespace, &changed),
             api_server: ask_version(client),
             options: options.clone(),
             changed,
@@ -96,6 +96,11 @@ impl View {
         matches!(lists, (Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(())))
     }
 
+    /// Whoever does not lead looks at no gates, and runs no Jobs.
+    pub(crate) fn rest(&self) {
+        self.gates.rest();
+    }
+
     /// What it holds now.
     pub(crate) fn world(&self) -> World {
         let classes = by_name(self.classes.state());
@@ -111,6 +116,7 @@ impl View {
             pods: self.pods.lock().unwrap_or_else(PoisonError::into_inner).read(&World::busy_nodes(&sets)),
             budgets: self.budgets.state(),
             gates: self.gates.found(&sets),
+            runs: self.gates.runs(),
             api_server: self.api_server.borrow().clone(),
             own_node: self.options.own_node.clone(),
             sets,

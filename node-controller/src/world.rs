@@ -40,6 +40,8 @@ pub struct World {
     pub budgets: Vec<Arc<PodDisruptionBudget>>,
     /// What was found at the gates of sets, by set.
     pub gates: BTreeMap<String, Gates>,
+    /// What became of the Jobs of sets' gates, by set.
+    pub runs: BTreeMap<String, Runs>,
     /// The API server's version.
     pub api_server: Option<String>,
     /// The node that this controller runs on.
@@ -99,7 +101,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// What was found at the gates of a set.
+/// What was found at the gates of a set that are the same for all its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gates(pub BTreeMap<String, Result<(), String>>);
 
@@ -107,6 +109,43 @@ impl Gates {
     /// The first gate that is not passed, in words.
     pub fn failing(&self) -> Option<String> {
         self.0.iter().find_map(|(name, found)| found.as_ref().err().map(|why| format!("the gate {name}: {why}")))
+    }
+}
+
+/// One run of the Job of a gate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// The gate's name.
+    pub gate: String,
+    /// The revision that it is about.
+    pub revision: String,
+    /// [`Run::BEFORE`], or the uid of the Node whose change it follows.
+    pub occasion: String,
+}
+
+impl Run {
+    /// The occasion before the first node. No uid looks like it.
+    pub const BEFORE: &'static str = "before";
+}
+
+/// What became of each run; one that nobody looked at yet is not in it.
+pub type Runs = BTreeMap<Run, Result<(), Held>>;
+
+/// Why a gate is not passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It is under way, and nothing is wrong with it.
+    Runs(String),
+    /// It does not hold.
+    Fails(String),
+}
+
+impl Held {
+    /// The reason in words.
+    pub fn sentence(self) -> String {
+        match self {
+            Self::Runs(sentence) | Self::Fails(sentence) => sentence,
+        }
     }
 }
 

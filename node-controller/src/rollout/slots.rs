@@ -1,10 +1,12 @@
 //! The turn of a node, step by step.
 
 use super::drain::{self, Left};
-use super::{Member, Outcome, Scene};
-use crate::world::Gates;
+use super::{Member, Outcome, Scene, runs, units};
+use crate::act::GATE_LABEL;
+use crate::world::{Gates, Held};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use nodelet_api::Disruption;
 use nodelet_api::objects::{OnTimeout, Slot, SlotStep, time_text};
 use std::sync::Arc;
@@ -162,7 +164,7 @@ fn soaking(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Ou
     let soak = SignedDuration::from_secs(scene.set.spec.strategy.soak_seconds.into());
     let limit = SignedDuration::from_secs(scene.set.spec.health.timeout_seconds.into());
     let gate = || scene.world.gates.get(scene.name).and_then(Gates::failing);
-    let trouble = unwell(scene, member, slot).or_else(gate);
+    let trouble = unwell(scene, member, slot).or_else(gate).or_else(|| runs::after(scene, slot).map(Held::sentence));
     match trouble {
         Some(what) if is_overdue(scene, slot, soak + limit) => Next::Fails(format!("while it was watched: {what}")),
         Some(what) => Next::Waits(what),
@@ -183,7 +185,7 @@ fn back_in_service(member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> O
 fn unwell(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Option<String> {
     // What the class asks for is what was applied only as long as the turn leads there.
     let kubelet = scene.kubelet.filter(|_| slot.revision == scene.revision);
-    if let Some(unwell) = member.unwell(kubelet) {
+    if let Some(unwell) = member.unwell(kubelet).or_else(|| units::unwell(scene.set, member.state)) {
         return Some(unwell);
     }
     // A controller that was just started does not know them yet.
@@ -198,7 +200,9 @@ fn unready(pods: &[Arc<Pod>], disruption: Disruption) -> u32 {
     let counts = |pod: &&Arc<Pod>| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
         let ends = pod.metadata.deletion_timestamp.is_some() || matches!(phase, "Succeeded" | "Failed");
-        !ends && (disruption < Disruption::Drain || drain::stays(pod)) && !drain::is_ready(pod)
+        // Of a gate's own Job the gate itself speaks.
+        let of_gate = pod.labels().contains_key(GATE_LABEL);
+        !ends && !of_gate && (disruption < Disruption::Drain || drain::stays(pod)) && !drain::is_ready(pod)
     };
     u32::try_from(pods.iter().filter(counts).count()).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,7 @@
 //! Rollouts over a cluster in miniature.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod gates;
 mod simulation;
 
 use crate::decide::{Intent, decide};
