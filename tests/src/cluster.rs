@@ -11,6 +11,7 @@ mod component;
 mod join;
 mod operator;
 pub(crate) mod pods;
+mod prometheus;
 mod workload;
 
 use std::fs;

@@ -9,6 +9,7 @@ use testbed::Node;
 
 use crate::fleet::{Fleet, NAMES, NEEDED, marker};
 use crate::rollout_faults as faults;
+use crate::rollout_gates as gates;
 
 /// A part of the test.
 type Part = fn(&mut Fleet);
@@ -19,10 +20,12 @@ async fn rollouts_keep_their_promises() {
     let start = Instant::now();
     let mut fleet = Fleet::new().await;
     println!("three nodes and their workload are ready after {} s", start.elapsed().as_secs());
-    let parts: [(&str, Part); 7] = [
+    let parts: [(&str, Part); 9] = [
         ("a restart disturbs no container", a_restart_disturbs_no_container),
         ("an upgrade with a drain", an_upgrade_with_a_drain),
         ("a kubelet that crashes", a_kubelet_that_crashes),
+        ("Jobs at a gate", gates::jobs_at_a_gate),
+        ("a unit that ends", gates::a_unit_that_ends),
         ("a controller killed at every step", faults::a_controller_killed_at_every_step),
         ("power and API server fail", faults::power_and_api_server_fail_in_the_middle),
         ("a budget that never allows", faults::a_budget_that_never_allows),

@@ -19,10 +19,10 @@ use testbed::wait::Seen;
 
 use crate::fleet::{LIMIT, is_cordoned};
 
-type Names = Arc<Mutex<BTreeSet<String>>>;
+pub(crate) type Names = Arc<Mutex<BTreeSet<String>>>;
 
 /// Does for all nodes what a nodelet would; those that are frozen apply nothing.
-async fn nodelets(client: Client, frozen: Names) {
+pub(crate) async fn nodelets(client: Client, frozen: Names) {
     let states: Api<NodeState> = Api::all(client.clone());
     let nodes: Api<NodeObject> = Api::all(client);
     loop {
@@ -85,7 +85,7 @@ async fn count_cordons(client: Client, most: Arc<Mutex<BTreeMap<String, usize>>>
     }
 }
 
-fn class(cluster: &Cluster, set: &str, content: &str) {
+pub(crate) fn class(cluster: &Cluster, set: &str, content: &str) {
     let state = json!({"files": [{"path": "/etc/any", "content": content}]});
     let class = json!({
         "apiVersion": "nodelet.dev/v1alpha1", "kind": "NodeClass", "metadata": {"name": set}, "spec": {"state": state},
@@ -93,12 +93,12 @@ fn class(cluster: &Cluster, set: &str, content: &str) {
     cluster.apply(&class.to_string()).unwrap();
 }
 
-fn node(cluster: &Cluster, set: &str, name: &str) {
+pub(crate) fn node(cluster: &Cluster, set: &str, name: &str) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"set": set}}});
     cluster.apply(&node.to_string()).unwrap();
 }
 
-fn wait_for(cluster: &Cluster, set: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn wait_for(cluster: &Cluster, set: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     testbed::wait_until(what, LIMIT, || {
         let text = cluster.kubectl(&["get", "nodeset", set, "-o", "json"])?;
         let status = serde_json::from_str::<Value>(&text)?["status"].clone();
