@@ -25,6 +25,8 @@ const MEMORY: u64 = 128 << 20;
 const SHOWN: usize = 4;
 /// As many characters of a value, or of what the interpreter says, are shown.
 const LENGTH: usize = 100;
+/// As many of an expression.
+const QUOTED: usize = 200;
 
 /// What is to be evaluated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,10 +104,10 @@ pub(crate) fn serve() -> anyhow::Result<()> {
 
 /// Evaluates here, without bounds.
 fn judge(question: &Question) -> Result<(), String> {
-    let expression = &question.expression;
-    let program = Program::compile(expression).map_err(|errors| {
+    let expression = short(&question.expression, QUOTED);
+    let program = Program::compile(&question.expression).map_err(|errors| {
         let first = errors.errors.first().map(|error| error.msg.replace('\n', " ")).unwrap_or_default();
-        format!("{expression} is no valid CEL: {}", short(&first))
+        format!("{expression} is no valid CEL: {}", short(&first, LENGTH))
     })?;
     let variables = question.subject.variables();
     let mut context = cel::Context::default();
@@ -125,7 +127,7 @@ fn judge(question: &Question) -> Result<(), String> {
         }
         Err(error) => {
             let values = shown(program.expression(), &variables);
-            Err(format!("{expression} can't be evaluated: {}{values}", short(&error.to_string())))
+            Err(format!("{expression} can't be evaluated: {}{values}", short(&error.to_string(), LENGTH)))
         }
     }
 }
@@ -198,7 +200,7 @@ fn shown(expression: &IdedExpr, variables: &[(&'static str, Given)]) -> String {
             Given::Number(number) => number.to_string(),
             Given::Samples(samples) => format!("{} samples", samples.len()),
         };
-        Some(format!("{} is {}", path.join("."), short(&text)))
+        Some(format!("{} is {}", path.join("."), short(&text, LENGTH)))
     });
     let values: Vec<String> = values.take(SHOWN).collect();
     if values.is_empty() { String::new() } else { format!(" ({})", values.join(", ")) }
@@ -236,11 +238,11 @@ fn path(expression: &Expr) -> Option<Vec<String>> {
     }
 }
 
-fn short(text: &str) -> String {
-    if text.chars().count() <= LENGTH {
+fn short(text: &str, length: usize) -> String {
+    if text.chars().count() <= length {
         return text.to_owned();
     }
-    text.chars().take(LENGTH).chain(['…']).collect()
+    text.chars().take(length).chain(['…']).collect()
 }
 
 #[cfg(test)]

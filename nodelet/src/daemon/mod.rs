@@ -2,13 +2,13 @@
 
 mod alarm;
 mod notify;
+mod shutdown;
 mod tell;
 mod units;
 
 use crate::cluster::{self, Follower, Report};
 use crate::desired::Target;
 use crate::facts::Facts;
-use crate::host::systemd::Systemd;
 use crate::identity::Identity;
 use crate::plan::Drifted;
 use crate::progress::Progress;
@@ -196,7 +196,7 @@ impl Daemon {
         notify::stopping();
         following.abort();
         if let Some(work) = working {
-            if shutting_down().await {
+            if shutdown::is_under_way().await {
                 // systemd would end a package transaction with everything else; it may finish, as long as
                 // TimeoutStopSec lets it.
                 tracing::info!("the machine goes down; finishing the round that is under way first");
@@ -393,11 +393,4 @@ async fn round(reconciler: &Reconciler, news: &mpsc::Sender<News>) -> Result<Opt
         target: planned.in_force.unwrap_or(planned.target),
         steps,
     }))
-}
-
-async fn shutting_down() -> bool {
-    match Systemd::connect().await {
-        Ok(systemd) => systemd.is_shutting_down().await,
-        Err(_) => false,
-    }
 }
