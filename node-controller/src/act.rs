@@ -28,6 +28,10 @@ pub const MANAGER: &str = "node-controller";
 pub const CLASS_LABEL: &str = "nodelet.dev/class";
 /// The label of a node's rights and of its Secret: its name.
 pub const NODE_LABEL: &str = "nodelet.dev/node";
+/// The label of gates' Jobs and their pods: the set that they are for.
+pub const SET_LABEL: &str = "nodelet.dev/node-set";
+/// The label of gates' Jobs and their pods: the gate that they are of.
+pub const GATE_LABEL: &str = "nodelet.dev/gate";
 
 /// What writes to a cluster.
 #[derive(Clone)]

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::gates;
 use crate::preflight::{self, Finding};
 use crate::run;
 use anyhow::Context;
@@ -50,6 +51,9 @@ enum Command {
     },
     /// Look whether the cluster of the current kubeconfig can take node-controller; change nothing.
     Preflight,
+    /// Evaluate one expression of a gate, for the running controller.
+    #[command(hide = true)]
+    Evaluate,
     /// Show the version.
     Version,
 }
@@ -67,6 +71,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
             })
         }
         Command::Preflight => preflight(cli.output),
+        Command::Evaluate => gates::evaluate().map(|()| true),
         Command::Version => {
             println!("node-controller {}", env!("CARGO_PKG_VERSION"));
             Ok(true)

@@ -135,7 +135,7 @@ pub struct Telling {
 
 impl Telling {
     /// A condition that changed. A condition that is not so, for a reason that waiting doesn't mend, is a warning.
-    fn of(kind: &'static str, name: &str, condition: &Condition) -> Self {
+    pub(crate) fn of(kind: &'static str, name: &str, condition: &Condition) -> Self {
         let note = if condition.message.is_empty() { &condition.reason } else { &condition.message };
         let waits = [
             "Converging",
@@ -149,6 +149,7 @@ impl Telling {
             "Staging",
             "AsExpected",
             "WaitingForWindow",
+            "GateRunning",
         ];
         let trouble = ["GateFailing", "NodeSilent", "DrainBlocked", "NodeUnwell"].contains(&condition.reason.as_str());
         let warning = trouble || (condition.status != "True" && !waits.contains(&condition.reason.as_str()));

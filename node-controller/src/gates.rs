@@ -1,156 +1,207 @@
 //! Gates of sets: asked while a set has something to do, and at no other time.
+//!
+//! Each is asked by a task of its own, so that one that does not answer keeps no other waiting. What was found is part of
+//! the world that is decided from.
+//!
+//! To add a kind: a type and a field of `Gate` in `api/src/objects/gate.rs`, its rules in `api/src/crd/rules.rs`, a file here
+//! with `ask`, which fails with the sentence that people read, a line in [`Asker::ask`], and a section in `docs/gates.md`.
+//! Units of nodes are no business of this module: nodes report them, and `rollout/units.rs` looks at that.
 
-use crate::world::Gates;
-use anyhow::{Context, bail, ensure};
-use kube::api::DynamicObject;
-use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client};
-use nodelet_api::objects::{Gate, HttpGate, NodeSet, ObjectGate};
+mod cel;
+mod http;
+mod job;
+mod object;
+mod prometheus;
+mod web;
+
+pub(crate) use cel::serve as evaluate;
+
+use crate::rollout::runs;
+use crate::world::{Gates, Held, Run, Runs};
+use anyhow::anyhow;
+use job::Owner;
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
+use nodelet_api::objects::{Gate, NodeSet};
+use object::Kinds;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 /// How often they are asked.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How often a Job is looked at that runs: a node waits for its end.
+const RUN_PAUSE: Duration = Duration::from_secs(1);
 /// How long one may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// A gate of a set; with a Job, one of its runs.
+type Key = (String, String, Option<Run>);
+
 /// What asks them.
 pub(crate) struct Gatekeeper {
-    wanted: watch::Sender<BTreeMap<String, Vec<Gate>>>,
-    found: Arc<Mutex<BTreeMap<String, Gates>>>,
+    asker: Arc<Asker>,
+    changed: Arc<Notify>,
+    tasks: Arc<Mutex<BTreeMap<Key, Task>>>,
+}
+
+/// A gate that is asked, until this is dropped.
+struct Task {
+    owner: Owner,
+    gate: Gate,
+    answer: Option<Result<(), Held>>,
+    handle: AbortHandle,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
 }
 
 impl Gatekeeper {
-    pub(crate) fn start(client: &Client, changed: &Arc<Notify>) -> Self {
-        let (wanted, mut told) = watch::channel(BTreeMap::<String, Vec<Gate>>::new());
-        let found = Arc::new(Mutex::new(BTreeMap::new()));
-        let (client, changed, results) = (client.clone(), Arc::clone(changed), Arc::clone(&found));
-        tokio::spawn(async move {
+    pub(crate) fn new(client: &Client, namespace: &str, changed: &Arc<Notify>) -> Self {
+        let asker = Asker { client: client.clone(), namespace: namespace.to_owned(), kinds: Kinds::default() };
+        Self { asker: Arc::new(asker), changed: Arc::clone(changed), tasks: Arc::default() }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, BTreeMap<Key, Task>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the gates of sets that have something to do, and no others.
+    pub(crate) fn watch(&self, sets: &BTreeMap<String, Arc<NodeSet>>) {
+        let wanted: BTreeMap<Key, (Owner, &Gate)> = sets.iter().flat_map(|(name, set)| wanted(name, set)).collect();
+        let mut tasks = self.tasks();
+        tasks.retain(|key, one| wanted.get(key).is_some_and(|(owner, gate)| one.owner == *owner && one.gate == **gate));
+        for (key, (owner, gate)) in wanted {
+            let asking = self.keep_asking(key.clone(), owner.clone(), gate.clone());
+            tasks.entry(key).or_insert_with(|| {
+                let handle = tokio::spawn(asking).abort_handle();
+                Task { owner, gate: gate.clone(), answer: None, handle }
+            });
+        }
+    }
+
+    /// Asks nothing any more: only who leads may run Jobs.
+    pub(crate) fn rest(&self) {
+        self.tasks().clear();
+    }
+
+    fn keep_asking(&self, key: Key, owner: Owner, gate: Gate) -> impl Future<Output = ()> + Send + use<> {
+        let (asker, tasks, changed) = (Arc::clone(&self.asker), Arc::clone(&self.tasks), Arc::clone(&self.changed));
+        async move {
             loop {
-                let sets = told.borrow_and_update().clone();
-                let mut all = BTreeMap::new();
-                for (set, gates) in &sets {
-                    let mut answers = BTreeMap::new();
-                    for gate in gates {
-                        answers.insert(gate.name.clone(), ask(&client, gate).await);
-                    }
-                    all.insert(set.clone(), Gates(answers));
-                }
+                let answer = asker.ask_in_time(&owner, &gate, key.2.as_ref()).await;
                 let news = {
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    std::mem::replace(&mut *results, all.clone()) != all
+                    let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+                    let Some(known) = tasks.get_mut(&key) else { return };
+                    known.answer.replace(answer.clone()) != Some(answer.clone())
                 };
                 if news {
                     changed.notify_one();
                 }
-                // Without gates there is nothing to ask again.
-                let again = async {
-                    if sets.is_empty() { std::future::pending().await } else { tokio::time::sleep(PAUSE).await }
+                let pause = match (&key.2, answer) {
+                    // Once is enough.
+                    (Some(_), Ok(())) => return,
+                    (Some(_), Err(Held::Runs(_))) => RUN_PAUSE,
+                    _ => PAUSE,
                 };
-                tokio::select! {
-                    () = again => {}
-                    ended = told.changed() => if ended.is_err() { return },
-                }
+                tokio::time::sleep(pause).await;
             }
-        });
-        Self { wanted, found }
-    }
-
-    /// Says which sets have something to do.
-    pub(crate) fn watch(&self, sets: &BTreeMap<String, Arc<NodeSet>>) {
-        let busy = |set: &NodeSet| {
-            set.status
-                .as_ref()
-                .is_some_and(|status| !status.slots.is_empty() || status.updated_replicas < status.replicas)
-        };
-        let wanted: BTreeMap<String, Vec<Gate>> = sets
-            .iter()
-            .filter(|(_, set)| !set.spec.health.gates.is_empty() && busy(set))
-            .map(|(name, set)| (name.clone(), set.spec.health.gates.clone()))
-            .collect();
-        self.wanted.send_if_modified(|known| {
-            let differs = *known != wanted;
-            *known = wanted;
-            differs
-        });
+        }
     }
 
     /// What was found. A gate that was not asked yet is not passed.
     pub(crate) fn found(&self, sets: &BTreeMap<String, Arc<NodeSet>>) -> BTreeMap<String, Gates> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let tasks = self.tasks();
         let of = |name: &String, gate: &Gate| {
-            let known = found.get(name).and_then(|gates| gates.0.get(&gate.name)).cloned();
-            known.unwrap_or_else(|| Err("it was not looked at yet".to_owned()))
+            let known = tasks.get(&(name.clone(), gate.name.clone(), None)).and_then(|one| one.answer.clone());
+            known.unwrap_or_else(|| Err(Held::Runs("it was not looked at yet".to_owned())))
         };
         let gates = |(name, set): (&String, &Arc<NodeSet>)| {
-            let answers = set.spec.health.gates.iter().map(|gate| (gate.name.clone(), of(name, gate))).collect();
-            (name.clone(), Gates(answers))
+            let own = set.spec.health.gates.iter().filter(|gate| is_of_cluster(gate));
+            let answers: BTreeMap<_, _> = own.map(|gate| (gate.name.clone(), of(name, gate))).collect();
+            (!answers.is_empty()).then(|| (name.clone(), Gates(answers)))
         };
-        sets.iter().filter(|(_, set)| !set.spec.health.gates.is_empty()).map(gates).collect()
+        sets.iter().filter_map(gates).collect()
     }
-}
 
-async fn ask(client: &Client, gate: &Gate) -> Result<(), String> {
-    let asked = async {
-        match (&gate.http, &gate.object) {
-            (Some(http), _) => http_status(http).await,
-            (None, Some(object)) => condition(client, object).await,
-            (None, None) => Ok(()),
+    /// What became of Jobs, by set.
+    pub(crate) fn runs(&self) -> BTreeMap<String, Runs> {
+        let mut found: BTreeMap<String, Runs> = BTreeMap::new();
+        for ((set, _, run), one) in self.tasks().iter() {
+            if let (Some(run), Some(answer)) = (run, &one.answer) {
+                found.entry(set.clone()).or_default().insert(run.clone(), answer.clone());
+            }
         }
-    };
-    match tokio::time::timeout(LIMIT, asked).await {
-        Ok(answer) => answer.map_err(|error| format!("{error:#}")),
-        Err(_) => Err(format!("no answer in {} s", LIMIT.as_secs())),
+        found
     }
 }
 
-/// Asks an address, by the oldest and plainest form of HTTP.
-async fn http_status(gate: &HttpGate) -> anyhow::Result<()> {
-    let rest = gate.url.strip_prefix("http://").context("only http:// can be asked")?;
-    let (host, path) =
-        rest.split_once('/').map_or((rest, String::from("/")), |(host, path)| (host, format!("/{path}")));
-    let address = if host.rsplit(']').next().is_some_and(|end| end.contains(':')) {
-        host.to_owned()
-    } else {
-        format!("{host}:80")
-    };
-    let mut stream = TcpStream::connect(&address).await.with_context(|| format!("connecting to {address}"))?;
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: node-controller\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.context("asking")?;
-    let mut answer = [0; 64];
-    let mut read = 0;
-    while read < answer.len() && !answer[..read].contains(&b'\n') {
-        match stream.read(&mut answer[read..]).await.context("reading the answer")? {
-            0 => break,
-            more => read += more,
+/// Whether a gate is the same for all nodes, at any time.
+fn is_of_cluster(gate: &Gate) -> bool {
+    gate.job.is_none() && gate.units.is_empty()
+}
+
+/// The gates of a set that are to be asked now.
+fn wanted<'s>(name: &str, set: &'s NodeSet) -> Vec<(Key, (Owner, &'s Gate))> {
+    let busy =
+        set.status.as_ref().is_some_and(|status| !status.slots.is_empty() || status.updated_replicas < status.replicas);
+    if !busy {
+        return Vec::new();
+    }
+    let owner = Owner { set: name.to_owned(), uid: set.uid().unwrap_or_default() };
+    let key = |gate: &Gate, run| (name.to_owned(), gate.name.clone(), run);
+    let gates = &set.spec.health.gates;
+    let plain = gates.iter().filter(|gate| is_of_cluster(gate)).map(|gate| (key(gate, None), gate));
+    let jobs = runs::wanted(set).into_iter().map(|(gate, run)| (key(gate, Some(run)), gate));
+    plain.chain(jobs).map(|(key, gate)| (key, (owner.clone(), gate))).collect()
+}
+
+/// What gates are asked with.
+struct Asker {
+    client: Client,
+    /// The controller's own, where tokens are.
+    namespace: String,
+    kinds: Kinds,
+}
+
+impl Asker {
+    async fn ask_in_time(&self, owner: &Owner, gate: &Gate, run: Option<&Run>) -> Result<(), Held> {
+        let asked = tokio::time::timeout(LIMIT, self.ask(owner, gate, run)).await;
+        asked.unwrap_or_else(|_| Err(Held::Fails(format!("no answer in {} s", LIMIT.as_secs()))))
+    }
+
+    async fn ask(&self, owner: &Owner, gate: &Gate, run: Option<&Run>) -> Result<(), Held> {
+        let answer = match (gate, run) {
+            (Gate { job: Some(job), .. }, Some(run)) => return job::ask(self, owner, gate, job, run).await,
+            (Gate { http: Some(http), .. }, _) => http::ask(self, http).await,
+            (Gate { object: Some(object), .. }, _) => object::ask(self, object).await,
+            (Gate { prometheus: Some(prometheus), .. }, _) => prometheus::ask(self, prometheus).await,
+            _ => Err(anyhow!("it says nothing that this controller could ask for")),
+        };
+        answer.map_err(|error| Held::Fails(format!("{error:#}")))
+    }
+}
+
+/// What the API server refused; where rights are missing, what gives them.
+fn explain(error: kube::Error, verb: &str, resource: &ApiResource, namespace: Option<&str>) -> anyhow::Error {
+    let ApiResource { plural, group, .. } = resource;
+    let what = if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") };
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            let (place, role) =
+                namespace.map_or((String::new(), "ClusterRole"), |namespace| (format!(" in {namespace}"), "Role"));
+            anyhow!(
+                "{}; bind a {role} to node-controller that lets it {verb} {what}{place}, or add a ClusterRole with the label \
+                 nodelet.dev/aggregate-to-gates: \"true\"",
+                status.message
+            )
         }
+        kube::Error::Api(status) => anyhow!("the API server refuses to {verb} {what}: {}", status.message),
+        error => anyhow::Error::new(error).context(format!("asking the API server to {verb} {what}")),
     }
-    let line = String::from_utf8_lossy(&answer[..read]);
-    let status: u16 =
-        line.split(' ').nth(1).and_then(|word| word.trim().parse().ok()).context("the answer is no HTTP")?;
-    ensure!(status == gate.status, "{} answers with {status}, not {}", gate.url, gate.status);
-    Ok(())
-}
-
-/// Asks whether a condition of an object is true.
-async fn condition(client: &Client, gate: &ObjectGate) -> anyhow::Result<()> {
-    let (group, version) = gate.api_version.rsplit_once('/').unwrap_or(("", &gate.api_version));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &gate.kind));
-    let api: Api<DynamicObject> = match &gate.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    let object = api.get(&gate.name).await.with_context(|| format!("reading {} {}", gate.kind, gate.name))?;
-    let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let Some(found) = conditions.iter().find(|one| one["type"] == gate.condition.as_str()) else {
-        bail!("{} {} has no condition {}", gate.kind, gate.name, gate.condition);
-    };
-    let message = found["message"].as_str().unwrap_or_default();
-    ensure!(found["status"] == "True", "{} {} is not {}: {message}", gate.kind, gate.name, gate.condition);
-    Ok(())
 }

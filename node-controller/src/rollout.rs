@@ -13,9 +13,11 @@ mod drain;
 mod member;
 mod order;
 mod retry;
+pub(crate) mod runs;
 mod skew;
 mod slots;
 mod target;
+mod units;
 mod volumes;
 mod windows;
 
@@ -196,8 +198,10 @@ fn begin(
         Some(("Paused", "the set is paused".to_owned()))
     } else if let Some(sentence) = windows::closed(&spec.windows, scene.now).filter(|_| !back) {
         Some(("WaitingForWindow", sentence))
-    } else if let Some(failing) = scene.world.gates.get(scene.name).and_then(Gates::failing).filter(|_| !back) {
-        Some(("GateFailing", failing))
+    } else if let Some(held) = scene.world.gates.get(scene.name).and_then(Gates::held).filter(|_| !back) {
+        Some(held.told())
+    } else if let Some(held) = runs::before(scene, outcome).filter(|_| !back) {
+        Some(held.told())
     } else if let Some(slot) = outcome.slots.iter().find(|slot| slot.reason == "NodeSilent") {
         Some(("NodeSilent", format!("nothing begins while node {} is not heard of in its turn", slot.node)))
     } else {
@@ -251,6 +255,7 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
             step,
             grant,
             secrets: secrets.clone(),
+            units: units::asked(scene.set),
         };
         let wanted = wanted.for_nodelet(member.nodelet_version());
         if current != Some(&wanted) {
@@ -263,8 +268,16 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
 type Waits = (&'static str, String);
 
 /// Reasons that hold back also what disturbs nothing.
-const STOPS: [&str; 7] =
-    ["Paused", "WaitingForWindow", "GateFailing", "FailureBudget", "VersionSkew", "NodeSilent", "NoRevision"];
+const STOPS: [&str; 8] = [
+    "Paused",
+    "WaitingForWindow",
+    "GateFailing",
+    "GateRunning",
+    "FailureBudget",
+    "VersionSkew",
+    "NodeSilent",
+    "NoRevision",
+];
 
 fn short(uid: &str) -> String {
     uid.chars().take(8).collect()

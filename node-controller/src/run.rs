@@ -78,6 +78,7 @@ async fn keep_acting(view: &View, writer: &Writer, mut leads: watch::Receiver<bo
         // Also one that was lost and won again meanwhile.
         if leads.has_changed().unwrap_or(true) || !*leads.borrow() {
             since = None;
+            view.rest();
         }
         if leads.wait_for(|leads| *leads).await.is_err() {
             return;

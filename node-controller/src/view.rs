@@ -79,7 +79,7 @@ impl View {
             pods: Mutex::new(Pods::new(client, &changed)),
             volumes: Mutex::new(Volumes::new(client, &changed)),
             refusals,
-            gates: Gatekeeper::start(client, &changed),
+            gates: Gatekeeper::new(client, namespace, &changed),
             api_server: ask_version(client),
             options: options.clone(),
             changed,
@@ -101,6 +101,11 @@ impl View {
             self.budgets.wait_until_ready(),
         );
         matches!(lists, (Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(()), Ok(())))
+    }
+
+    /// Whoever does not lead looks at no gates, and runs no Jobs.
+    pub(crate) fn rest(&self) {
+        self.gates.rest();
     }
 
     /// What it holds now.
@@ -131,6 +136,7 @@ impl View {
             refused: self.refusals.reasons(),
             volumes: self.volumes.lock().unwrap_or_else(PoisonError::into_inner).read(&draining),
             gates: self.gates.found(&sets),
+            runs: self.gates.runs(),
             api_server: self.api_server.borrow().clone(),
             own_node: self.options.own_node.clone(),
             sets,

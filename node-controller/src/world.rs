@@ -49,6 +49,8 @@ pub struct World {
     pub volumes: BTreeMap<String, Vec<Attached>>,
     /// What was found at the gates of sets, by set.
     pub gates: BTreeMap<String, Gates>,
+    /// What became of the Jobs of sets' gates, by set.
+    pub runs: BTreeMap<String, Runs>,
     /// The API server's version.
     pub api_server: Option<String>,
     /// The node that this controller runs on.
@@ -124,14 +126,62 @@ impl fmt::Debug for Source {
     }
 }
 
-/// What was found at the gates of a set.
+/// What was found at the gates of a set that are the same for all its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gates(pub BTreeMap<String, Result<(), String>>);
+pub struct Gates(pub BTreeMap<String, Result<(), Held>>);
 
 impl Gates {
-    /// The first gate that is not passed, in words.
-    pub fn failing(&self) -> Option<String> {
-        self.0.iter().find_map(|(name, found)| found.as_ref().err().map(|why| format!("the gate {name}: {why}")))
+    /// Why not all are passed, with the gate's name. What is broken goes before what only takes its time.
+    pub fn held(&self) -> Option<Held> {
+        let held = self.0.iter().filter_map(|(name, found)| Some(found.as_ref().err()?.clone().at_gate(name)));
+        held.min_by_key(|held| matches!(held, Held::Runs(_)))
+    }
+}
+
+/// One run of the Job of a gate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// The gate's name.
+    pub gate: String,
+    /// The revision that it is about.
+    pub revision: String,
+    /// [`Run::BEFORE`], or the uid of the Node whose change it follows.
+    pub occasion: String,
+}
+
+impl Run {
+    /// The occasion before the first node. No uid looks like it.
+    pub const BEFORE: &'static str = "before";
+}
+
+/// What became of each run; one that nobody looked at yet is not in it.
+pub type Runs = BTreeMap<Run, Result<(), Held>>;
+
+/// Why a gate is not passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It is under way, and nothing is wrong with it.
+    Runs(String),
+    /// It does not hold.
+    Fails(String),
+}
+
+impl Held {
+    /// Its stable name, and what is said of it.
+    pub fn told(self) -> (&'static str, String) {
+        match self {
+            Self::Runs(sentence) => ("GateRunning", sentence),
+            Self::Fails(sentence) => ("GateFailing", sentence),
+        }
+    }
+
+    /// The same with the name of the gate that says it.
+    #[must_use]
+    pub fn at_gate(self, gate: &str) -> Self {
+        match self {
+            Self::Runs(sentence) => Self::Runs(format!("the gate {gate}: {sentence}")),
+            Self::Fails(sentence) => Self::Fails(format!("the gate {gate}: {sentence}")),
+        }
     }
 }
 

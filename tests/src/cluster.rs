@@ -13,6 +13,7 @@ mod cordons;
 mod join;
 mod operator;
 pub(crate) mod pods;
+mod prometheus;
 mod requests;
 mod shop;
 mod workload;

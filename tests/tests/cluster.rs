@@ -15,6 +15,8 @@ mod faults;
 mod fleet;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/gates.rs"]
+mod gates;
 #[path = "cluster/herd.rs"]
 mod herd;
 #[path = "cluster/identity.rs"]
@@ -35,6 +37,8 @@ mod renewal;
 mod rollout;
 #[path = "cluster/rollout_faults.rs"]
 mod rollout_faults;
+#[path = "cluster/rollout_gates.rs"]
+mod rollout_gates;
 #[path = "cluster/rollout_sets.rs"]
 mod rollout_sets;
 #[path = "cluster/rollout_turns.rs"]

@@ -123,8 +123,17 @@ fn quoted(text: &str) -> String {
     format!("r'{text}'")
 }
 
+// What all gates ask for that go to an address.
+const WEB: &str = "self.url.matches(r'^https?://[^/]')";
+const WRITE_WEB: &str = "write the address with http:// or https://";
+const SAFE: &str = "!(has(self.caBundle) || has(self.tokenSecretRef)) || self.url.startsWith('https://')";
+const WRITE_SAFE: &str =
+    "`caBundle` and `tokenSecretRef` go with https://: a token is not sent where everybody can read it";
+const BUNDLE: &str = "!has(self.caBundle) || self.caBundle.contains('-----BEGIN CERTIFICATE-----')";
+const WRITE_BUNDLE: &str = "write certificates in PEM, beginning with -----BEGIN CERTIFICATE-----";
+
 /// What must hold between the fields of a type: the rule and what to write instead.
-const BETWEEN_FIELDS: [(&str, &str, &str); 17] = [
+const BETWEEN_FIELDS: [(&str, &str, &str); 25] = [
     ("File", "has(self.content) != has(self.contentFrom)", "write exactly one of `content` and `contentFrom`"),
     (
         "File",
@@ -188,14 +197,30 @@ const BETWEEN_FIELDS: [(&str, &str, &str); 17] = [
     ),
     (
         "Gate",
-        "[has(self.http), has(self.object)].filter(given, given).size() == 1",
-        "write exactly one of `http` and `object`",
+        "[has(self.http), has(self.object), has(self.prometheus), has(self.job), has(self.units)].filter(given, given).size() == 1",
+        "write exactly one of `http`, `object`, `prometheus`, `job` and `units`",
     ),
     (
-        "HttpGate",
-        "self.url.startsWith('http://')",
-        "write the address with http://; the controller has no certificates",
+        "Gate",
+        "!has(self.job) || self.name.matches(r'^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",
+        "a gate with a `job` gives the Job its name: write the gate's in small letters, digits and -",
     ),
+    (
+        "ObjectGate",
+        "has(self.condition) != has(self.cel)",
+        "write exactly one of `condition`, such as Available, and `cel`, such as object.status.readyReplicas == object.spec.replicas",
+    ),
+    (
+        "ObjectGate",
+        "self.kind != 'Secret' || self.apiVersion != 'v1'",
+        "gates don't look into Secrets: what an expression says of one could be read in the set's status",
+    ),
+    ("HttpGate", WEB, WRITE_WEB),
+    ("HttpGate", SAFE, WRITE_SAFE),
+    ("HttpGate", BUNDLE, WRITE_BUNDLE),
+    ("PrometheusGate", WEB, WRITE_WEB),
+    ("PrometheusGate", SAFE, WRITE_SAFE),
+    ("PrometheusGate", BUNDLE, WRITE_BUNDLE),
     (
         "Window",
         "self.start.matches(r'^([01][0-9]|2[0-3]):[0-5][0-9]$')",

@@ -1,22 +1,23 @@
 //! The custom resources: what a node is to be, which nodes, and how far each one is.
 
+mod gate;
 mod node_class;
 mod node_set;
 mod node_state;
 mod rollout;
 mod skew;
 
+pub use gate::{Gate, HttpGate, JobGate, JobTemplate, ObjectGate, PrometheusGate, SecretKey};
 pub use node_class::{NodeClass, NodeClassSpec, NodeClassStatus, Taint, TaintEffect};
 pub use node_set::{NodeSet, NodeSetSpec, NodeSetStatus, Selector, SelectorOperator, SelectorRequirement};
 pub use node_state::{
     Applied, Grant, Identity, ManagedPackage, NodeSecrets, NodeState, NodeStateSpec, NodeStateStatus, OperatingSystem,
-    RevisionRef, Staged, Step, StepResult,
+    RevisionRef, Staged, Step, StepResult, UnitReport,
 };
 
 pub use rollout::{
-    Amount, BadRevision, Day, DrainBehavior, DrainOrder, DrainPolicy, FailureAction, FailurePolicy, Gate, HttpGate,
-    NodeFailure, ObjectGate, OnTimeout, RollbackScope, RolloutHealth, Skew, Slot, SlotStep, Strategy, StrategyType,
-    Undo, Window,
+    Amount, BadRevision, Day, DrainBehavior, DrainOrder, DrainPolicy, FailureAction, FailurePolicy, NodeFailure,
+    OnTimeout, RollbackScope, RolloutHealth, Skew, Slot, SlotStep, Strategy, StrategyType, Undo, Window,
 };
 
 use schemars::JsonSchema;
@@ -45,7 +46,7 @@ pub const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// What they are for, and nothing else.
 pub const USAGES: [&str; 2] = ["client auth", "digital signature"];
 
-/// Another object of the cluster, by name.
+/// Another object of the cluster, by name. Read leniently, as all that a `NodeState` is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {

@@ -2,12 +2,16 @@
 
 use super::{Condition, Reference};
 use crate::state::Disruption;
+use crate::text::UnitName;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One node: what it must become, and how far it is. It has the name of its Node. The controller alone writes `spec`,
 /// and that node's nodelet alone `status`: nothing else carries state, so either can be rebuilt from here.
+//
+// Fields that are not known are ignored here, unlike elsewhere: the controller is upgraded before the nodes, and a nodelet
+// that is older must go on to understand the rest. The API server refuses what the definition does not know.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "nodelet.dev",
@@ -40,6 +44,10 @@ pub struct NodeStateSpec {
     /// The node's own Secret, with the contents that its state takes from Secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<NodeSecrets>,
+    /// Units whose state is to be reported: those that gates of the set name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<UnitName>", length(max = 64))]
+    pub units: Vec<String>,
 }
 
 /// How far nodelet may go, least first.
@@ -116,6 +124,10 @@ pub struct NodeStateStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub packages: Vec<ManagedPackage>,
+    /// The units that `spec.units` names, as systemd has them. A nodelet that does not know how to has no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub units: Option<Vec<UnitReport>>,
     /// Which machine has the node's certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
@@ -197,6 +209,19 @@ pub struct ManagedPackage {
     pub version: String,
 }
 
+/// A unit of the node's systemd.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnitReport {
+    /// Its name.
+    pub name: String,
+    /// Its `ActiveState`, such as `active` or `failed`; `not-found` or `masked` where there is nothing to run.
+    pub state: String,
+    /// How often systemd itself has started it again (`NRestarts`).
+    #[serde(default)]
+    pub restarts: u32,
+}
+
 /// The machine behind a node's credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -209,4 +234,22 @@ pub struct Identity {
     pub key: String,
     /// Until when its certificate is good.
     pub not_after: String,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_newer_controller_adds_is_ignored() {
+        let spec = json!({
+            "revision": "r", "later": 1, "classRef": {"name": "c", "later": 1},
+            "grant": {"id": "i", "revision": "r", "disruption": "Drain", "later": 1},
+            "secrets": {"name": "s", "version": "v", "later": 1},
+        });
+        let spec: NodeStateSpec = serde_json::from_value(spec).unwrap();
+        assert_eq!((spec.revision.as_deref(), spec.grant.unwrap().id.as_str()), (Some("r"), "i"));
+    }
 }

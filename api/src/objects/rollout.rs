@@ -1,6 +1,6 @@
 //! How changes reach the nodes of a set.
 
-use super::Selector;
+use super::{Gate, Selector};
 use crate::state::{Disruption, is_default};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -180,65 +180,6 @@ impl Default for RolloutHealth {
     fn default() -> Self {
         Self { timeout_seconds: 600, gates: Vec::new() }
     }
-}
-
-/// Something that must be well: exactly one of the fields beside the name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Gate {
-    /// Its name, in messages.
-    #[schemars(length(min = 1, max = 63))]
-    pub name: String,
-    /// An address that must answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<HttpGate>,
-    /// An object of the cluster whose condition must be true.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<ObjectGate>,
-}
-
-/// An address that must answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct HttpGate {
-    /// The address, with `http://`.
-    #[schemars(length(min = 8, max = 1024))]
-    pub url: String,
-    /// The status that it must answer with.
-    #[serde(default = "ok", skip_serializing_if = "is_ok")]
-    #[schemars(range(min = 100, max = 599))]
-    pub status: u16,
-}
-
-fn ok() -> u16 {
-    200
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
-fn is_ok(status: &u16) -> bool {
-    *status == 200
-}
-
-/// An object of the cluster whose condition must be true.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectGate {
-    /// Its group and version, such as `apps/v1`.
-    #[schemars(length(min = 1, max = 316))]
-    pub api_version: String,
-    /// Its kind.
-    #[schemars(length(min = 1, max = 63))]
-    pub kind: String,
-    /// Its namespace, where its kind has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
-    pub namespace: Option<String>,
-    /// Its name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// The type of the condition in its status that must be `True`.
-    #[schemars(length(min = 1, max = 316))]
-    pub condition: String,
 }
 
 /// What happens when nodes fail.

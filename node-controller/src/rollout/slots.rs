@@ -2,10 +2,12 @@
 
 use super::drain::{self, Left};
 use super::retry::Verdict;
-use super::{Member, Outcome, Scene, volumes};
-use crate::world::Gates;
+use super::{Member, Outcome, Scene, runs, units, volumes};
+use crate::act::GATE_LABEL;
+use crate::world::{Gates, Held};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use nodelet_api::Disruption;
 use nodelet_api::objects::{OnTimeout, Slot, SlotStep, time_text};
 use std::sync::Arc;
@@ -185,9 +187,9 @@ fn soaking(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Ou
     let limit = SignedDuration::from_secs(scene.set.spec.health.timeout_seconds.into());
     // What is not well around a node that goes back is what it goes back for.
     let ahead = slot.revision == scene.revision;
-    let gate = || scene.world.gates.get(scene.name).and_then(Gates::failing).filter(|_| ahead);
+    let gate = || scene.world.gates.get(scene.name).and_then(Gates::held).or_else(|| runs::after(scene, slot));
     let unwell = unwell(scene, member, slot).map(|what| ("NodeUnwell", what));
-    match unwell.or_else(|| gate().map(|what| ("GateFailing", what))) {
+    match unwell.or_else(|| gate().filter(|_| ahead).map(Held::told)) {
         Some((_, what)) if is_overdue(scene, slot, soak + limit) => {
             Next::Ends(Verdict::Failed, format!("while it was watched: {what}"))
         }
@@ -213,7 +215,8 @@ fn back_in_service(member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> O
 fn unwell(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Option<String> {
     // What the class asks for is what was applied only as long as the turn leads there.
     let kubelet = scene.kubelet.filter(|_| slot.revision == scene.revision);
-    if let Some(unwell) = member.unwell(kubelet, &slot.pressures) {
+    let unwell = member.unwell(kubelet, &slot.pressures).or_else(|| units::unwell(scene.set, member.state));
+    if let Some(unwell) = unwell {
         return Some(unwell);
     }
     // A controller that was just started does not know them yet.
@@ -228,7 +231,9 @@ fn unready(pods: &[Arc<Pod>], disruption: Disruption) -> u32 {
     let counts = |pod: &&Arc<Pod>| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
         let ends = pod.metadata.deletion_timestamp.is_some() || matches!(phase, "Succeeded" | "Failed");
-        !ends && (disruption < Disruption::Drain || drain::stays(pod)) && !drain::is_ready(pod)
+        // Of a gate's own Job the gate itself speaks.
+        let of_gate = pod.labels().contains_key(GATE_LABEL);
+        !ends && !of_gate && (disruption < Disruption::Drain || drain::stays(pod)) && !drain::is_ready(pod)
     };
     u32::try_from(pods.iter().filter(counts).count()).unwrap_or(u32::MAX)
 }

@@ -2,6 +2,7 @@
 
 mod drains;
 mod failures;
+mod gates;
 mod random;
 mod simulation;
 mod turns;

@@ -218,7 +218,8 @@ impl Follower {
                     }
                     let report = reports.borrow_and_update().clone();
                     let (Some(report), Some(state)) = (report, &current) else { continue };
-                    let mut status = report.status(said.as_ref(), state.metadata.generation, Timestamp::now());
+                    let (generation, asked) = (state.metadata.generation, &state.spec.units);
+                    let mut status = report.status(said.as_ref(), generation, asked, Timestamp::now());
                     status.identity.clone_from(&identity);
                     if said.as_ref() != Some(&status) {
                         self.write(&objects, &status, &mut older).await?;

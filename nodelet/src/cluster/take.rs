@@ -67,6 +67,7 @@ impl Taker<'_> {
             step: state.spec.step,
             grant: state.spec.grant.clone(),
             contents: state.spec.secrets.as_ref().map(|secrets| secrets.version.clone()),
+            units: state.spec.units.clone(),
             ..ClusterState::received(revision, content)
         };
         if kept.is_some_and(|kept| kept.asks_the_same(&asked)) {

@@ -2,12 +2,13 @@
 
 mod alarm;
 mod notify;
+mod shutdown;
 mod tell;
+mod units;
 
 use crate::cluster::{self, Follower, Report};
 use crate::desired::Target;
 use crate::facts::Facts;
-use crate::host::systemd::Systemd;
 use crate::identity::Identity;
 use crate::plan::Drifted;
 use crate::progress::Progress;
@@ -20,6 +21,7 @@ use crate::watch::{Noticed, Watcher};
 use alarm::Alarm;
 use anyhow::Context;
 use jiff::Timestamp;
+use nodelet_api::objects::UnitReport;
 use notify::Watchdog;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +35,8 @@ enum News {
     Progress(String),
     /// The round is over.
     Done(Box<Result<Option<Round>, ReconcileError>>),
+    /// The units that the cluster asks for were looked at.
+    Units(Vec<UnitReport>),
 }
 
 /// What a round came to.
@@ -104,6 +108,8 @@ impl Daemon {
         // What comes while a round is under way asks for another round: a wish of a person always, drift only when
         // the round succeeds, because a failed one is undone, which looks like drift.
         let (mut asked, mut drift) = (true, false);
+        // Whether the units that the cluster asks for must be looked at, and whether that is under way.
+        let (mut look, mut looking) = (false, false);
         let next_check = Alarm::new();
         notify::ready();
         self.publish();
@@ -115,6 +121,11 @@ impl Daemon {
                     Ok(reconciler) => working = Some(start_round(reconciler, news_to.clone())),
                     Err(error) => next_check.set(self.finish(&Err(error))),
                 }
+            }
+            if let Some(reconciler) = reconciler.as_ref().filter(|_| look && !looking) {
+                (look, looking) = (false, true);
+                // Not here: while nobody reads the signals, the answers might not be read either.
+                tokio::spawn(units::look(Arc::clone(reconciler), news_to.clone()));
             }
             tokio::select! {
                 _ = terminate.recv() => break,
@@ -151,17 +162,34 @@ impl Daemon {
                         // While something fails, the retry comes in its own time.
                         drift = self.failures == 0;
                     }
+                    Noticed::Unit { name, managed } => {
+                        tracing::debug!(unit = name, managed, "a unit changed");
+                        look = true;
+                        if managed {
+                            drift = self.failures == 0;
+                        }
+                    }
                 },
                 () = watchdog.due() => watchdog.alive(),
                 () = next_check.rings(), if working.is_none() => asked = true,
                 Some(message) = news.recv() => match message {
                     News::Progress(line) => self.enter(Phase::Converging, Some(line)),
+                    News::Units(units) => {
+                        looking = false;
+                        if self.report.units != units {
+                            self.report.units = units;
+                            self.publish();
+                        }
+                    }
                     News::Done(result) => {
                         working = None;
                         next_check.set(self.finish(&result));
                         match (&*result, &reconciler) {
                             (Ok(Some(round)), Some(reconciler)) => {
-                                watcher.follow(&self.root, &round.target, reconciler.systemd()).await;
+                                let asked = units::asked(&self.root);
+                                watcher.follow(&self.root, &round.target, &asked, reconciler.systemd()).await;
+                                // Also what changed before it was watched.
+                                look = true;
                             }
                             // A connection that failed is made anew.
                             (Err(_), _) => {
@@ -177,7 +205,7 @@ impl Daemon {
         notify::stopping();
         following.abort();
         if let Some(work) = working {
-            if shutting_down().await {
+            if shutdown::is_under_way().await {
                 // systemd would end a package transaction with everything else; it may finish, as long as
                 // TimeoutStopSec lets it.
                 tracing::info!("the machine goes down; finishing the round that is under way first");
@@ -256,7 +284,8 @@ impl Daemon {
                 }
                 self.status.revision = Some(round.revision.clone());
                 self.status.drifted.clone_from(&round.drifted);
-                self.report = round.report.clone();
+                // Units are looked at apart, and may be newer than the round.
+                self.report = Report { units: std::mem::take(&mut self.report.units), ..round.report.clone() };
                 match &round.reverted {
                     _ if round.waits_for.is_some() => self.enter(Phase::Staged, round.waits_for.clone()),
                     Some(reverted) => {
@@ -377,11 +406,4 @@ async fn round(reconciler: &Reconciler, news: &mpsc::Sender<News>) -> Result<Opt
         target: planned.in_force.unwrap_or(planned.target),
         steps,
     }))
-}
-
-async fn shutting_down() -> bool {
-    match Systemd::connect().await {
-        Ok(systemd) => systemd.is_shutting_down().await,
-        Err(_) => false,
-    }
 }

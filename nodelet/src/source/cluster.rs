@@ -32,19 +32,24 @@ pub struct ClusterState {
     /// The version of the contents that it takes from Secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<String>,
+    /// The units whose state is to be reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<String>,
 }
 
 impl ClusterState {
     /// A state that came just now.
     pub fn received(revision: String, state: DesiredState) -> Self {
         let now = Timestamp::now();
-        Self { revision, state, received: now, since: now, step: Step::Hold, grant: None, contents: None }
+        let (grant, contents, units) = (None, None, Vec::new());
+        Self { revision, state, received: now, since: now, step: Step::Hold, grant, contents, units }
     }
 
     /// Whether another one asks for nothing else.
     pub fn asks_the_same(&self, other: &Self) -> bool {
-        let what = |state: &Self| (state.revision.clone(), state.contents.clone(), state.step, state.grant.clone());
-        what(self) == what(other)
+        let rights = |state: &Self| (state.step, state.grant.clone());
+        let what = |state: &Self| (state.revision.clone(), state.contents.clone(), state.units.clone());
+        what(self) == what(other) && rights(self) == rights(other)
     }
 
     /// Why the node must not become this revision yet, if it must not.

@@ -28,12 +28,21 @@ pub enum Noticed {
     StateFile,
     /// Something that is managed, in words.
     Managed(String),
+    /// A unit.
+    Unit {
+        /// Its name.
+        name: String,
+        /// Whether it is managed; otherwise the cluster only asks for its state.
+        managed: bool,
+    },
 }
 
 /// Watches the state file, and what a target manages.
 pub struct Watcher {
     files: FileWatch,
     units: UnitWatch,
+    /// Units that the cluster only asks for.
+    asked: BTreeSet<String>,
     sources: BTreeSet<String>,
 }
 
@@ -42,11 +51,12 @@ impl Watcher {
     pub fn new(root: &Root, state_file: &str) -> Self {
         let kept = format!("{STATE_DIRECTORY}/{}", cluster::FILE);
         let sources = BTreeSet::from([state_file.to_owned(), kept]);
-        Self { files: FileWatch::new(root, sources.clone(), &[]), units: UnitWatch::default(), sources }
+        let files = FileWatch::new(root, sources.clone(), &[]);
+        Self { files, units: UnitWatch::default(), asked: BTreeSet::new(), sources }
     }
 
-    /// Watches what this target manages, and nothing else. Cheap when it manages the same as before.
-    pub async fn follow(&mut self, root: &Root, target: &Target, systemd: Option<&Systemd>) {
+    /// Watches what this target manages, and these units beside, and nothing else. Cheap when that is the same as before.
+    pub async fn follow(&mut self, root: &Root, target: &Target, asked: &[String], systemd: Option<&Systemd>) {
         let mut paths: BTreeSet<String> = target.files.keys().chain(target.absent.keys()).cloned().collect();
         paths.extend(self.sources.iter().chain(&target.reads).cloned());
         if !target.packages.is_empty() {
@@ -55,7 +65,9 @@ impl Watcher {
         if *self.files.paths() != paths || self.files.is_stale() {
             self.files = FileWatch::new(root, paths, &DATABASES);
         }
-        let names: BTreeSet<String> = target.units.iter().map(|unit| unit.name.clone()).collect();
+        let managed: BTreeSet<String> = target.units.iter().map(|unit| unit.name.clone()).collect();
+        self.asked = asked.iter().filter(|name| !managed.contains(*name)).cloned().collect();
+        let names: BTreeSet<String> = managed.union(&self.asked).cloned().collect();
         if *self.units.names() != names {
             // The old streams go first: nobody reads them while the new ones are made, and a full one would keep
             // the connection from being read at all.
@@ -72,7 +84,10 @@ impl Watcher {
             path = self.files.changed() => {
                 if self.sources.contains(&path) { Noticed::StateFile } else { Noticed::Managed(path) }
             }
-            unit = self.units.changed() => Noticed::Managed(unit),
+            name = self.units.changed() => {
+                let managed = !self.asked.contains(&name);
+                Noticed::Unit { name, managed }
+            }
         }
     }
 }

@@ -19,7 +19,8 @@ use testbed::slot::Slot;
 use testbed::software::{Manager, Software};
 use testbed::wait::Seen;
 
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+/// More than two minutes: for so long the API server takes an eviction for under way whose client died in the middle of it.
+pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 pub(crate) const NAMES: [&str; 3] = ["fleet-1", "fleet-2", "fleet-3"];
 /// The workload: so many pods, of which so many must be ready.
 pub(crate) const PODS: usize = 4;

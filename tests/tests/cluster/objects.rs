@@ -86,10 +86,22 @@ fn bad_objects_are_refused_with_a_way_out() {
     let set = |spec: &str| {
         format!("apiVersion: nodelet.dev/v1alpha1\nkind: NodeSet\nmetadata: {{name: bad}}\nspec: {spec}\n")
     };
+    let gate = |gate: &str| {
+        format!("{{classRef: {{name: a}}, selector: {{matchLabels: {{a: b}}}}, health: {{gates: [{{{gate}}}]}}}}")
+    };
     for (spec, words) in [
         ("{classRef: {name: a}}", "add a `selector`"),
         ("{selector: {matchLabels: {a: b}}}", "spec.classRef: Required value"),
         ("{classRef: {name: a}, selector: {matchExpressions: [{key: a, operator: In}]}}", "need `values`"),
+        (&*gate("name: a"), "write exactly one of `http`, `object`, `prometheus`, `job` and `units`"),
+        (&*gate("name: a, http: {url: 'ftp://a'}"), "write the address with http:// or https://"),
+        (&*gate("name: a, http: {url: 'http://a', tokenSecretRef: {name: a, key: b}}"), "go with https://"),
+        (&*gate("name: a, http: {url: 'https://a', caBundle: x}"), "write certificates in PEM"),
+        (&*gate("name: a, object: {apiVersion: v1, kind: Pod, name: a}"), "write exactly one of `condition`"),
+        (&*gate("name: a, object: {apiVersion: v1, kind: Secret, name: a, cel: 'true'}"), "don't look into Secrets"),
+        (&*gate("name: A, job: {namespace: a, template: {spec: {}}}"), "write the gate's in small letters"),
+        (&*gate("name: a, job: {namespace: a, template: {}}"), "template.spec: Required value"),
+        (&*gate("name: a, units: [kubelet]"), "such as kubelet.service"),
     ] {
         let refused = cluster.apply(&set(spec)).expect_err(spec).to_string();
         assert!(refused.contains(words), "{spec}: no {words:?} in:\n{refused}");

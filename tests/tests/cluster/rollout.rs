@@ -10,6 +10,7 @@ use testbed::cluster::{Requests, SHOP, SHOP_PODS};
 
 use crate::fleet::{Fleet, NAMES, NEEDED, marker};
 use crate::rollout_faults as faults;
+use crate::rollout_gates as gates;
 
 /// A part of the test.
 type Part = fn(&mut Fleet);
@@ -20,10 +21,11 @@ async fn rollouts_keep_their_promises() {
     let start = Instant::now();
     let mut fleet = Fleet::new().await;
     println!("three nodes and their workload are ready after {} s", start.elapsed().as_secs());
-    let parts: [(&str, Part); 7] = [
+    let parts: [(&str, Part); 8] = [
         ("a restart disturbs no container", a_restart_disturbs_no_container),
         ("an upgrade with a drain", an_upgrade_with_a_drain),
         ("a kubelet that crashes", a_kubelet_that_crashes),
+        ("Jobs and units at gates", gates::jobs_and_units_at_gates),
         ("a controller killed at every step", faults::a_controller_killed_at_every_step),
         ("power and API server fail", faults::power_and_api_server_fail_in_the_middle),
         ("a budget that never allows", faults::a_budget_that_never_allows),

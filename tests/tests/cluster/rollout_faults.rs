@@ -12,7 +12,7 @@ const STEPS: [SlotStep; 5] =
     [SlotStep::Claimed, SlotStep::Draining, SlotStep::Applying, SlotStep::Verifying, SlotStep::Soaking];
 
 /// The first time that a node is seen at this step.
-fn wait_for_step(fleet: &Fleet, step: SlotStep) -> String {
+pub(crate) fn wait_for_step(fleet: &Fleet, step: SlotStep) -> String {
     testbed::wait_until(&format!("a node at {step:?}"), LIMIT, || {
         let sight = fleet.record.look();
         let found = sight.steps.iter().find(|(_, _, seen, _)| *seen == step);

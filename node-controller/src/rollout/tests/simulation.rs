@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::decide::{Intent, Telling, decide};
-use crate::world::{Gates, World};
+use crate::world::{Gates, Held, World};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use nodelet_api::Disruption;
@@ -104,7 +104,7 @@ impl Sim {
 
     /// What was found at the set's gate.
     pub(super) fn gate(&mut self, found: Result<(), String>) {
-        self.world.gates.insert("s".into(), Gates([("shop".to_owned(), found)].into()));
+        self.world.gates.insert("s".into(), Gates([("shop".to_owned(), found.map_err(Held::Fails))].into()));
     }
 
     /// As `kubectl nodes retry` has it.

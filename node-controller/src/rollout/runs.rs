@@ -1,0 +1,61 @@
+//! Jobs of gates: when each is run, and what its end means for the turns.
+//!
+//! Once before the first node of a revision, and once after each node's change. Where nodes go back, nothing is run before:
+//! a way back must not wait for what may be broken.
+
+use super::{Outcome, Scene};
+use crate::world::{Held, Run};
+use nodelet_api::objects::{Gate, NodeSet, Slot, SlotStep};
+
+/// The runs that are due, by what the set's status says. A passed one stays due until its occasion is over.
+pub(crate) fn wanted(set: &NodeSet) -> Vec<(&Gate, Run)> {
+    let Some(status) = &set.status else { return Vec::new() };
+    let target = status.update_revision.as_str();
+    let first = is_first(status.updated_replicas == 0, target, &status.current_revision, &status.slots);
+    let before = first.then_some((target, Run::BEFORE));
+    let after = status.slots.iter().filter(|slot| slot.step == SlotStep::Soaking);
+    let occasions: Vec<(&str, &str)> =
+        before.into_iter().chain(after.map(|slot| (slot.revision.as_str(), slot.uid.as_str()))).collect();
+    let of_gate = |gate| occasions.iter().map(move |(revision, occasion)| (gate, run(gate, revision, occasion)));
+    jobs(set).flat_map(of_gate).collect()
+}
+
+/// Why no turn may begin, as far as Jobs say.
+pub(super) fn before(scene: &Scene<'_>, outcome: &Outcome) -> Option<Held> {
+    let first = is_first(outcome.updated == 0, &outcome.target, &outcome.current, &outcome.slots);
+    let due = jobs(scene.set).filter(|_| first).filter_map(|gate| held(scene, gate, &outcome.target, Run::BEFORE));
+    let failed =
+        outcome.slots.iter().filter_map(|slot| after(scene, slot).filter(|held| matches!(held, Held::Fails(_))));
+    // What is broken goes before what only takes its time.
+    due.chain(failed).min_by_key(|held| matches!(held, Held::Runs(_)))
+}
+
+/// Why a node that soaks is not done, as far as Jobs say.
+pub(super) fn after(scene: &Scene<'_>, slot: &Slot) -> Option<Held> {
+    if slot.step != SlotStep::Soaking {
+        return None;
+    }
+    jobs(scene.set).find_map(|gate| held(scene, gate, &slot.revision, &slot.uid))
+}
+
+/// Whether no node has the revision or is on its way there, and it is not one that nodes go back to.
+fn is_first(none_updated: bool, target: &str, current: &str, slots: &[Slot]) -> bool {
+    none_updated && !target.is_empty() && target != current && slots.iter().all(|slot| slot.revision != target)
+}
+
+fn jobs(set: &NodeSet) -> impl Iterator<Item = &Gate> {
+    set.spec.health.gates.iter().filter(|gate| gate.job.is_some())
+}
+
+fn run(gate: &Gate, revision: &str, occasion: &str) -> Run {
+    Run { gate: gate.name.clone(), revision: revision.to_owned(), occasion: occasion.to_owned() }
+}
+
+fn held(scene: &Scene<'_>, gate: &Gate, revision: &str, occasion: &str) -> Option<Held> {
+    let known = scene.world.runs.get(scene.name).and_then(|runs| runs.get(&run(gate, revision, occasion)));
+    match known {
+        Some(Ok(())) => None,
+        Some(Err(held)) => Some(held.clone().at_gate(&gate.name)),
+        None => Some(Held::Runs("its Job was not looked at yet".to_owned()).at_gate(&gate.name)),
+    }
+}

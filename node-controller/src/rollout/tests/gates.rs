@@ -1,0 +1,117 @@
+//! Jobs and units at gates, in the miniature.
+
+use super::simulation::Sim;
+use crate::rollout::runs;
+use crate::world::{Held, Run};
+use nodelet_api::objects::{SlotStep, UnitReport};
+use serde_json::json;
+use std::sync::Arc;
+
+fn with_job() -> Sim {
+    let gate = json!({"name": "smoke", "job": {"namespace": "d", "template": {"spec": {}}}});
+    // Jobs come after the set has settled; its first revision asks for them as any other.
+    let mut sim = Sim::new(2, json!({}));
+    sim.set(|set| set.spec.health.gates = vec![serde_json::from_value(gate).unwrap()]);
+    sim
+}
+
+/// What the gatekeeper does: looks at the runs that are due.
+fn look(sim: &mut Sim, answer: impl Fn(&Run) -> Result<(), Held>) -> Vec<Run> {
+    let due: Vec<Run> = runs::wanted(&sim.world.sets["s"]).into_iter().map(|(_, run)| run).collect();
+    sim.world.runs = [("s".to_owned(), due.iter().map(|run| (run.clone(), answer(run))).collect())].into();
+    due
+}
+
+#[test]
+fn a_job_runs_before_the_first_node_and_after_each() {
+    let mut sim = with_job();
+    sim.class("second");
+    let mut seen: Vec<String> = Vec::new();
+    for _ in 0..60 {
+        sim.tick();
+        for run in look(&mut sim, |_| Ok(())) {
+            assert_eq!(run.revision, sim.revision());
+            if !seen.contains(&run.occasion) {
+                seen.push(run.occasion);
+            }
+        }
+    }
+    sim.assert_done();
+    assert_eq!(seen, ["before", "uid-n0", "uid-n1"]);
+    assert!(look(&mut sim, |_| Ok(())).is_empty(), "at rest nothing is due");
+}
+
+#[test]
+fn while_it_runs_nothing_begins_and_nobody_is_warned() {
+    let mut sim = with_job();
+    sim.class("second");
+    for _ in 0..20 {
+        sim.tick();
+        look(&mut sim, |_| Err(Held::Runs("Job d/j is running".into())));
+    }
+    assert_eq!((sim.granted.len(), sim.reason().as_str()), (0, "GateRunning"));
+    let condition = sim.status().conditions[0].clone();
+    assert!(condition.message.contains("the gate smoke: Job d/j is running"), "{condition:?}");
+    let telling = crate::decide::Telling::of("NodeSet", "s", &condition);
+    assert!(!telling.warning, "{telling:?}");
+    // It fails: that is another reason, and a warning.
+    let failed = "Job d/j failed: BackoffLimitExceeded; delete it to run it again";
+    for _ in 0..3 {
+        look(&mut sim, |_| Err(Held::Fails(failed.into())));
+        sim.tick();
+    }
+    assert_eq!(sim.reason(), "GateFailing");
+    assert!(crate::decide::Telling::of("NodeSet", "s", &sim.status().conditions[0]).warning);
+}
+
+#[test]
+fn a_node_soaks_until_its_job_is_done_and_fails_with_it() {
+    let mut sim = with_job();
+    sim.set(|set| set.spec.health.timeout_seconds = 30);
+    sim.class("second");
+    for _ in 0..20 {
+        sim.tick();
+        look(&mut sim, |run| if run.occasion == Run::BEFORE { Ok(()) } else { Err(Held::Fails("it failed".into())) });
+    }
+    let status = sim.status();
+    assert_eq!(
+        (status.slots[0].step, status.slots[0].waiting_for.as_str()),
+        (SlotStep::Soaking, "the gate smoke: it failed")
+    );
+    assert_eq!(sim.granted, ["n0"]);
+    for _ in 0..40 {
+        sim.tick();
+        look(&mut sim, |run| if run.occasion == Run::BEFORE { Ok(()) } else { Err(Held::Fails("it failed".into())) });
+    }
+    let reason = sim.status().failures.first().map(|failure| failure.reason.clone()).unwrap_or_default();
+    assert!(reason.contains("the gate smoke: it failed"), "{:?}", sim.status());
+}
+
+#[test]
+fn a_unit_that_is_not_active_holds_the_node_and_then_fails_it() {
+    let gates = json!([{"name": "runtime", "units": ["containerd.service"]}]);
+    let mut sim = Sim::new(2, json!({"health": {"gates": gates, "timeoutSeconds": 30}}));
+    let tick = |sim: &mut Sim, state: &str| {
+        sim.tick();
+        for name in sim.world.states.keys().cloned().collect::<Vec<_>>() {
+            let mut node = (*sim.world.states[&name]).clone();
+            assert_eq!(node.spec.units, ["containerd.service"]);
+            let unit = UnitReport { name: "containerd.service".into(), state: state.to_owned(), restarts: 0 };
+            node.status.as_mut().unwrap().units = Some(vec![unit]);
+            sim.world.states.insert(name, Arc::new(node));
+        }
+    };
+    sim.class("second");
+    (0..20).for_each(|_| tick(&mut sim, "failed"));
+    let slot = sim.status().slots[0].clone();
+    assert_eq!(
+        (slot.step, slot.waiting_for.as_str()),
+        (SlotStep::Verifying, "the node to be well: containerd.service is failed")
+    );
+    (0..40).for_each(|_| tick(&mut sim, "failed"));
+    let reason = sim.status().bad_revisions[0].reason.clone();
+    assert!(reason.contains("it was not well 30 s after its change: containerd.service is failed"), "{reason}");
+    sim.class("third");
+    (0..100).for_each(|_| tick(&mut sim, "active"));
+    sim.assert_done();
+}
