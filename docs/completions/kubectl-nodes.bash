@@ -37,6 +37,9 @@ _kubectl__nodes() {
             kubectl__nodes,resume)
                 cmd="kubectl__nodes__subcmd__resume"
                 ;;
+            kubectl__nodes,retry)
+                cmd="kubectl__nodes__subcmd__retry"
+                ;;
             kubectl__nodes,status)
                 cmd="kubectl__nodes__subcmd__status"
                 ;;
@@ -73,6 +76,9 @@ _kubectl__nodes() {
             kubectl__nodes__subcmd__help,resume)
                 cmd="kubectl__nodes__subcmd__help__subcmd__resume"
                 ;;
+            kubectl__nodes__subcmd__help,retry)
+                cmd="kubectl__nodes__subcmd__help__subcmd__retry"
+                ;;
             kubectl__nodes__subcmd__help,status)
                 cmd="kubectl__nodes__subcmd__help__subcmd__status"
                 ;;
@@ -95,7 +101,7 @@ _kubectl__nodes() {
 
     case "${cmd}" in
         kubectl__nodes)
-            opts="-n -o -h -V --kubeconfig --context --namespace --output --help --version status why plan render history undo pause resume wait token completion help"
+            opts="-n -o -h -V --kubeconfig --context --namespace --output --help --version status why plan render history undo retry pause resume wait token completion help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -171,7 +177,7 @@ _kubectl__nodes() {
             return 0
             ;;
         kubectl__nodes__subcmd__help)
-            opts="status why plan render history undo pause resume wait token completion help"
+            opts="status why plan render history undo retry pause resume wait token completion help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -269,6 +275,20 @@ _kubectl__nodes() {
             return 0
             ;;
         kubectl__nodes__subcmd__help__subcmd__resume)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__nodes__subcmd__help__subcmd__retry)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -519,6 +539,44 @@ _kubectl__nodes() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "text json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "text json yaml" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__nodes__subcmd__retry)
+            opts="-n -o -h --kubeconfig --context --namespace --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --kubeconfig)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

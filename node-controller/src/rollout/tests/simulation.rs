@@ -235,7 +235,9 @@ impl Sim {
             condition.observed_generation = state.metadata.generation;
             condition
         };
-        let mut status = NodeStateStatus { applied: old.applied.clone(), ..NodeStateStatus::default() };
+        let nodelet_version = env!("CARGO_PKG_VERSION").to_owned();
+        let mut status =
+            NodeStateStatus { applied: old.applied.clone(), nodelet_version, ..NodeStateStatus::default() };
         let may = state.spec.step == Step::Apply && granted.unwrap_or_default() >= self.class;
         if has || may {
             if !has && self.breaks.contains(&(name.to_owned(), revision.clone())) {
