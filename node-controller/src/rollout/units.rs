@@ -1,6 +1,6 @@
 //! Units of the node that gates name: its nodelet reports them, and they must be active after a change.
 
-use nodelet_api::objects::{NodeSet, NodeState};
+use nodelet_api::objects::{NodeSet, NodeState, NodeStateSpec};
 use std::collections::BTreeSet;
 
 /// The units whose state nodes are asked for.
@@ -12,11 +12,17 @@ pub(super) fn asked(set: &NodeSet) -> Vec<String> {
 /// The first unit that is not well, in words.
 ///
 /// A nodelet that is too old to report units is not waited for: it would hold every rollout up, and the one that brings the
-/// newer nodelet first of all. It is known by having seen the question, and having no such field in its report.
+/// newer nodelet first of all. One of 0.1 is not even asked; of others it is known by having seen the question, and having no
+/// such field in the report.
 pub(super) fn unwell(set: &NodeSet, state: Option<&NodeState>) -> Option<String> {
     let asked = asked(set);
     let first = asked.first()?;
     let status = state.and_then(|state| state.status.as_ref());
+    let version = status.map(|status| status.nodelet_version.as_str()).filter(|version| !version.is_empty());
+    let question = NodeStateSpec { units: asked.clone(), ..NodeStateSpec::default() };
+    if version.is_some_and(|version| question.for_nodelet(version).units.is_empty()) {
+        return None;
+    }
     let seen = state.is_some_and(|state| {
         state.spec.units == asked
             && status.is_some_and(|status| status.observed_generation >= state.metadata.generation)
@@ -52,6 +58,15 @@ mod tests {
             "spec": {"units": asked}, "status": {"observedGeneration": observed, "units": units},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_nodelet_that_can_not_be_asked_is_not_waited_for() {
+        let mut old = state(&json!([]), 1, &Value::Null);
+        old.status.as_mut().unwrap().nodelet_version = "0.1.0".into();
+        assert_eq!(unwell(&set(), Some(&old)), None);
+        old.status.as_mut().unwrap().nodelet_version = "0.2.0".into();
+        assert!(unwell(&set(), Some(&old)).is_some(), "it is asked in a moment");
     }
 
     #[test]
