@@ -33,7 +33,8 @@ pub(crate) async fn nodelets(client: Client, frozen: Names) {
                 drop(nodes.patch_status(&node.name_any(), &PatchParams::default(), &patch).await);
             }
         }
-        for state in states.list(&ListParams::default()).await.unwrap() {
+        // When a definition is replaced, the API server asks to come again.
+        for state in states.list(&ListParams::default()).await.into_iter().flatten() {
             let name = state.name_any();
             let Some(revision) = state.spec.revision.clone() else { continue };
             let old = state.status.clone().unwrap_or_default();
