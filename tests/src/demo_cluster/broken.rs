@@ -51,6 +51,7 @@ impl Show {
         self.stage.step("Correct the class; the nodes have all of it already");
         self.change_class("release.yaml", release)?;
         self.kubectl("kubectl nodes wait workers --timeout 60s")?;
+        self.kubectl("kubectl nodes status workers")?;
         self.kubectl("kubectl nodes history workers")
     }
 }

@@ -66,6 +66,8 @@ impl Show {
         let kubelet = binaries.kubelet_renumbered(&self.kubelets[1], &slot.dir().join("kubelets"))?;
         self.software.add_kubelet(&slot, &kubelet, &self.kubelets[1])?;
         let containerd = self.software.add_containerd(&slot)?;
+        self.stage
+            .say(&format!("containerd {containerd} is Debian's own under another number, to have something to go to."));
         self.change_set(&windows())?;
         let release = release("2026.11", &self.kubelets[1], &containerd);
         self.change_class("release.yaml", &release)?;
