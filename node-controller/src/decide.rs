@@ -147,7 +147,7 @@ impl Telling {
             "Staging",
             "AsExpected",
             "WaitingForWindow",
-            "GateRunning",
+            "WaitingForGate",
         ];
         let warning = condition.status != "True" && !waits.contains(&condition.reason.as_str());
         Self { kind, name: name.to_owned(), warning, reason: condition.reason.clone(), note: note.clone() }

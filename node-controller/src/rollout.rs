@@ -212,7 +212,8 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
 }
 
 /// Reasons that hold back also what disturbs nothing.
-const STOPS: [&str; 6] = ["Paused", "WaitingForWindow", "GateFailing", "GateRunning", "FailureBudget", "VersionSkew"];
+const STOPS: [&str; 6] =
+    ["Paused", "WaitingForWindow", "GateFailing", "WaitingForGate", "FailureBudget", "VersionSkew"];
 
 fn short(uid: &str) -> String {
     uid.chars().take(8).collect()

@@ -115,7 +115,7 @@ impl View {
             sources,
             pods: self.pods.lock().unwrap_or_else(PoisonError::into_inner).read(&World::busy_nodes(&sets)),
             budgets: self.budgets.state(),
-            gates: self.gates.found(&sets),
+            gates: self.gates.found(),
             runs: self.gates.runs(),
             api_server: self.api_server.borrow().clone(),
             own_node: self.options.own_node.clone(),

@@ -101,7 +101,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// What was found at the gates of a set that are the same for all its nodes.
+/// What was found at the gates of a set that are the same for all its nodes. One that nobody asked yet is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gates(pub BTreeMap<String, Result<(), String>>);
 
