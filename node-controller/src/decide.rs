@@ -149,7 +149,7 @@ impl Telling {
             "Staging",
             "AsExpected",
             "WaitingForWindow",
-            "GateRunning",
+            "WaitingForGate",
         ];
         let trouble = ["GateFailing", "NodeSilent", "DrainBlocked", "NodeUnwell"].contains(&condition.reason.as_str());
         let warning = trouble || (condition.status != "True" && !waits.contains(&condition.reason.as_str()));

@@ -27,7 +27,7 @@ use object::Kinds;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 
 /// How often they are asked.
@@ -63,7 +63,12 @@ impl Drop for Task {
 
 impl Gatekeeper {
     pub(crate) fn new(client: &Client, namespace: &str, changed: &Arc<Notify>) -> Self {
-        let asker = Asker { client: client.clone(), namespace: namespace.to_owned(), kinds: Kinds::default() };
+        let asker = Asker {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            kinds: Kinds::default(),
+            evaluations: Semaphore::new(cel::AT_ONCE),
+        };
         Self { asker: Arc::new(asker), changed: Arc::clone(changed), tasks: Arc::default() }
     }
 
@@ -114,36 +119,27 @@ impl Gatekeeper {
         }
     }
 
-    /// What was found. A gate that was not asked yet is not passed.
-    pub(crate) fn found(&self, sets: &BTreeMap<String, Arc<NodeSet>>) -> BTreeMap<String, Gates> {
-        let tasks = self.tasks();
-        let of = |name: &String, gate: &Gate| {
-            let known = tasks.get(&(name.clone(), gate.name.clone(), None)).and_then(|one| one.answer.clone());
-            known.unwrap_or_else(|| Err(Held::Runs("it was not looked at yet".to_owned())))
-        };
-        let gates = |(name, set): (&String, &Arc<NodeSet>)| {
-            let own = set.spec.health.gates.iter().filter(|gate| is_of_cluster(gate));
-            let answers: BTreeMap<_, _> = own.map(|gate| (gate.name.clone(), of(name, gate))).collect();
-            (!answers.is_empty()).then(|| (name.clone(), Gates(answers)))
-        };
-        sets.iter().filter_map(gates).collect()
+    /// What was found, as far as it was asked.
+    pub(crate) fn found(&self) -> BTreeMap<String, Gates> {
+        let mut found: BTreeMap<String, Gates> = BTreeMap::new();
+        for ((set, gate, run), task) in self.tasks().iter() {
+            if let (None, Some(answer)) = (run, &task.answer) {
+                found.entry(set.clone()).or_default().0.insert(gate.clone(), answer.clone());
+            }
+        }
+        found
     }
 
     /// What became of Jobs, by set.
     pub(crate) fn runs(&self) -> BTreeMap<String, Runs> {
         let mut found: BTreeMap<String, Runs> = BTreeMap::new();
-        for ((set, _, run), one) in self.tasks().iter() {
-            if let (Some(run), Some(answer)) = (run, &one.answer) {
+        for ((set, _, run), task) in self.tasks().iter() {
+            if let (Some(run), Some(answer)) = (run, &task.answer) {
                 found.entry(set.clone()).or_default().insert(run.clone(), answer.clone());
             }
         }
         found
     }
-}
-
-/// Whether a gate is the same for all nodes, at any time.
-fn is_of_cluster(gate: &Gate) -> bool {
-    gate.job.is_none() && gate.units.is_empty()
 }
 
 /// The gates of a set that are to be asked now.
@@ -156,7 +152,7 @@ fn wanted<'s>(name: &str, set: &'s NodeSet) -> Vec<(Key, (Owner, &'s Gate))> {
     let owner = Owner { set: name.to_owned(), uid: set.uid().unwrap_or_default() };
     let key = |gate: &Gate, run| (name.to_owned(), gate.name.clone(), run);
     let gates = &set.spec.health.gates;
-    let plain = gates.iter().filter(|gate| is_of_cluster(gate)).map(|gate| (key(gate, None), gate));
+    let plain = gates.iter().filter(|gate| runs::is_of_cluster(gate)).map(|gate| (key(gate, None), gate));
     let jobs = runs::wanted(set).into_iter().map(|(gate, run)| (key(gate, Some(run)), gate));
     plain.chain(jobs).map(|(key, gate)| (key, (owner.clone(), gate))).collect()
 }
@@ -167,6 +163,8 @@ struct Asker {
     /// The controller's own, where tokens are.
     namespace: String,
     kinds: Kinds,
+    /// Places for processes that evaluate expressions.
+    evaluations: Semaphore,
 }
 
 impl Asker {

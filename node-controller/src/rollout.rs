@@ -272,7 +272,7 @@ const STOPS: [&str; 8] = [
     "Paused",
     "WaitingForWindow",
     "GateFailing",
-    "GateRunning",
+    "WaitingForGate",
     "FailureBudget",
     "VersionSkew",
     "NodeSilent",

@@ -135,7 +135,7 @@ impl View {
             budgets,
             refused: self.refusals.reasons(),
             volumes: self.volumes.lock().unwrap_or_else(PoisonError::into_inner).read(&draining),
-            gates: self.gates.found(&sets),
+            gates: self.gates.found(),
             runs: self.gates.runs(),
             api_server: self.api_server.borrow().clone(),
             own_node: self.options.own_node.clone(),

@@ -22,13 +22,13 @@ pub(crate) struct Volumes {
     client: Client,
     changed: Arc<Notify>,
     attachments: Followed<VolumeAttachment>,
-    volumes: Followed<PersistentVolume>,
+    persistent: Followed<PersistentVolume>,
 }
 
 impl Volumes {
     pub(crate) fn new(client: &Client, changed: &Arc<Notify>) -> Self {
-        let (attachments, volumes) = (Followed(None), Followed(None));
-        Self { client: client.clone(), changed: Arc::clone(changed), attachments, volumes }
+        let (attachments, persistent) = (Followed(None), Followed(None));
+        Self { client: client.clone(), changed: Arc::clone(changed), attachments, persistent }
     }
 
     /// The volumes of these nodes, as far as they are known.
@@ -37,7 +37,7 @@ impl Volumes {
         let of_nodes = attachments.iter().flatten().filter(|one| nodes.contains(&one.spec.node_name));
         let of_nodes: Vec<&Arc<VolumeAttachment>> = of_nodes.collect();
         let named = of_nodes.iter().any(|one| one.spec.source.persistent_volume_name.is_some());
-        let volumes = self.volumes.read(named, &self.client, &self.changed);
+        let volumes = self.persistent.read(named, &self.client, &self.changed);
         if attachments.is_none() || (named && volumes.is_none()) {
             return BTreeMap::new();
         }

@@ -126,7 +126,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// What was found at the gates of a set that are the same for all its nodes.
+/// What was found at the gates of a set that are the same for all its nodes. One that nobody asked yet is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gates(pub BTreeMap<String, Result<(), Held>>);
 
@@ -170,7 +170,7 @@ impl Held {
     /// Its stable name, and what is said of it.
     pub fn told(self) -> (&'static str, String) {
         match self {
-            Self::Runs(sentence) => ("GateRunning", sentence),
+            Self::Runs(sentence) => ("WaitingForGate", sentence),
             Self::Fails(sentence) => ("GateFailing", sentence),
         }
     }

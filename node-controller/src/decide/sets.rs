@@ -101,7 +101,7 @@ pub(super) fn status(
     let generation = set.metadata.generation;
     let limit = set.spec.strategy.max_unavailable.of(nodes.len()).max(1);
     let mut note = |kind, found| {
-        status.conditions.push(Condition::since(kind, found, &old.conditions, generation, &time_text(now)))
+        status.conditions.push(Condition::since(kind, found, &old.conditions, generation, &time_text(now)));
     };
     let misread = world.misread.get(&set.spec.class_ref.name);
     note("Progressing", progressing(set, class, misread, outcome, total, now));

@@ -4,6 +4,7 @@
 //! interpreter knows no bounds, and a thread can't be ended: so an expression is evaluated in a process of its own, this
 //! program once more, which is ended when it takes too much of either.
 
+use super::Asker;
 use anyhow::{Context, bail};
 use cel::common::ast::Expr;
 use cel::{ExecutionError, IdedExpr, Program, Value as Cel};
@@ -19,8 +20,10 @@ use tokio::process::Command;
 
 /// How long an evaluation may take. The usual one takes milliseconds, most of them for the process.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How much memory it may take, in bytes: an object of the largest size that etcd keeps takes a tenth of it.
-const MEMORY: u64 = 128 << 20;
+/// How much memory it may take, in bytes: more than enough for an object of the largest size that etcd keeps.
+const MEMORY: u64 = 64 << 20;
+/// As many may run at once: together they must leave most of what config/default gives the controller.
+pub(super) const AT_ONCE: usize = 4;
 /// As many values are shown when an expression is false.
 const SHOWN: usize = 4;
 /// As many characters of a value, or of what the interpreter says, are shown.
@@ -60,7 +63,8 @@ impl Sample {
 }
 
 /// Evaluates; an error is the sentence that says why the answer is not `true`.
-pub(super) async fn evaluate(question: &Question) -> anyhow::Result<()> {
+pub(super) async fn evaluate(asker: &Asker, question: &Question) -> anyhow::Result<()> {
+    let _place = asker.evaluations.acquire().await.context("the controller stops")?;
     let expression = &question.expression;
     let answered = tokio::time::timeout(LIMIT, ask_process(question)).await;
     let answered = answered

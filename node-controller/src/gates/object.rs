@@ -22,7 +22,7 @@ pub(super) async fn ask(asker: &Asker, gate: &ObjectGate) -> anyhow::Result<()> 
         (Some(condition), _) => holds(&object, condition).with_context(|| what),
         (None, Some(expression)) => {
             let question = Question { expression: expression.clone(), subject: Subject::Object(object) };
-            cel::evaluate(&question).await.with_context(|| what)
+            cel::evaluate(asker, &question).await.with_context(|| what)
         }
         (None, None) => bail!("{what}: neither `condition` nor `cel` says what must be true of it"),
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) async fn ask(asker: &Asker, gate: &PrometheusGate) -> anyhow::Result<()> {
     let (status, body) = Address::from(gate).post(asker, "/api/v1/query", &[("query", &gate.query)]).await?;
     let samples = samples(status, &body).with_context(|| format!("asking {}", gate.url))?;
-    cel::evaluate(&Question { expression: gate.cel.clone(), subject: Subject::Samples(samples) }).await
+    cel::evaluate(asker, &Question { expression: gate.cel.clone(), subject: Subject::Samples(samples) }).await
 }
 
 /// The samples in an answer, as the HTTP API of Prometheus describes it.

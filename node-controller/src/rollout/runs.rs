@@ -27,7 +27,7 @@ pub(super) fn before(scene: &Scene<'_>, outcome: &Outcome) -> Option<Held> {
     let failed =
         outcome.slots.iter().filter_map(|slot| after(scene, slot).filter(|held| matches!(held, Held::Fails(_))));
     // What is broken goes before what only takes its time.
-    due.chain(failed).min_by_key(|held| matches!(held, Held::Runs(_)))
+    due.chain(failed).chain(unasked(scene)).min_by_key(|held| matches!(held, Held::Runs(_)))
 }
 
 /// Why a node that soaks is not done, as far as Jobs say.
@@ -35,7 +35,20 @@ pub(super) fn after(scene: &Scene<'_>, slot: &Slot) -> Option<Held> {
     if slot.step != SlotStep::Soaking {
         return None;
     }
-    jobs(scene.set).find_map(|gate| held(scene, gate, &slot.revision, &slot.uid))
+    jobs(scene.set).find_map(|gate| held(scene, gate, &slot.revision, &slot.uid)).or_else(|| unasked(scene))
+}
+
+/// Whether a gate is the same for all nodes, at any time.
+pub(crate) fn is_of_cluster(gate: &Gate) -> bool {
+    gate.job.is_none() && gate.units.is_empty()
+}
+
+/// A gate that was not asked yet is not passed; nor does it fail.
+fn unasked(scene: &Scene<'_>) -> Option<Held> {
+    let answers = scene.world.gates.get(scene.name).map(|gates| &gates.0);
+    let asked = |gate: &&Gate| answers.is_some_and(|answers| answers.contains_key(&gate.name));
+    let gate = scene.set.spec.health.gates.iter().find(|gate| is_of_cluster(gate) && !asked(gate))?;
+    Some(Held::Runs(format!("the gate {}: it was not looked at yet", gate.name)))
 }
 
 /// Whether no node has the revision or is on its way there, and it is not one that nodes go back to.

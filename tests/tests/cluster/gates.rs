@@ -14,6 +14,9 @@ use crate::scene::condition;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// A part of the test; the gates that pass in the end.
+type Part = fn(&Scene) -> Vec<Value>;
+
 /// A set whose change waits at its gates.
 struct Scene {
     cluster: Cluster,
@@ -88,7 +91,7 @@ async fn gates_hold_a_change_and_say_why() {
     // Nobody accepts: the connection is made, and that is all.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let scene = scene(&silent).await;
-    let parts: [(&str, fn(&Scene) -> Vec<Value>); 4] = [
+    let parts: [(&str, Part); 4] = [
         ("objects", objects),
         ("expressions without end", expressions_without_end),
         ("Prometheus", prometheus),
@@ -200,7 +203,8 @@ fn expressions_without_end(scene: &Scene) -> Vec<Value> {
 }
 
 fn prometheus(scene: &Scene) -> Vec<Value> {
-    let (server, url) = scene.cluster.prometheus().unwrap();
+    // It is taken down with the slot.
+    let (_server, url) = scene.cluster.prometheus().unwrap();
     let ask = |query: &str, cel: &str| json!({"prometheus": {"url": url, "query": query, "cel": cel}});
     scene.fails(&ask("vector(3)", "value == 0"), "the gate asked: value == 0 is false (value is 3)");
     scene.fails(&ask("sum(", "value == 0"), "Prometheus says bad_data: ");
@@ -209,8 +213,6 @@ fn prometheus(scene: &Scene) -> Vec<Value> {
     scene.passes(&ask("up", "value == 1 && result[0].metric.job == 'self'"));
     let quiet = ask("count(up == 0)", "value == 0 && size(result) == 0");
     scene.passes(&quiet);
-    // It lives as long as the test.
-    std::mem::forget(server);
     vec![quiet]
 }
 

@@ -218,7 +218,9 @@ fn set_level(set: &NodeSet, row: &NodeRow, why: &mut Why) {
         "Paused" => format!("let the set go on: `kubectl nodes resume {name}`"),
         "WaitingForWindow" => format!("wait, or change `windows` of the set: `kubectl edit nodeset {name}`"),
         "GateFailing" => "make well what the gate looks at; it is looked at again by itself".to_owned(),
-        "GateRunning" => "wait for the Job to end; `kubectl logs` shows what it does".to_owned(),
+        "WaitingForGate" => {
+            "wait until the gate was asked, or its Job has ended; `kubectl logs` shows what that does".to_owned()
+        }
         "FailureBudget" => format!(
             "correct the class {}, or `kubectl nodes undo {name}`; where the reason is gone, `kubectl nodes retry {name}`",
             set.spec.class_ref.name

@@ -152,12 +152,9 @@ fn nodes_that_are_well_with_a_bad_revision_keep_it() {
 /// What a node can't undo by itself, because its change seemed well to it, is taken back in a turn.
 #[test]
 fn a_node_that_does_not_become_well_goes_back_alone() {
-    let gate = json!({"name": "shop", "http": {"url": "http://shop/"}});
     let window = json!({"start": "00:00", "durationMinutes": 5});
-    let mut sim = Sim::new(
-        4,
-        json!({"health": {"timeoutSeconds": 20, "gates": [gate]}, "windows": [window], "strategy": {"maxUnavailable": 2}}),
-    );
+    let mut sim =
+        Sim::new(4, json!({"health": {"timeoutSeconds": 20}, "windows": [window], "strategy": {"maxUnavailable": 2}}));
     sim.gate(Ok(()));
     let first = sim.revision();
     sim.now = "2026-01-02T00:00:00Z".parse().unwrap();

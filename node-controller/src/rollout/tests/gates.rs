@@ -1,8 +1,9 @@
 //! Jobs and units at gates, in the miniature.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::simulation::Sim;
 use crate::rollout::runs;
-use crate::world::{Held, Run};
+use crate::world::{Gates, Held, Run};
 use nodelet_api::objects::{SlotStep, UnitReport};
 use serde_json::json;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ fn while_it_runs_nothing_begins_and_nobody_is_warned() {
         sim.tick();
         look(&mut sim, |_| Err(Held::Runs("Job d/j is running".into())));
     }
-    assert_eq!((sim.granted.len(), sim.reason().as_str()), (0, "GateRunning"));
+    assert_eq!((sim.granted.len(), sim.reason().as_str()), (0, "WaitingForGate"));
     let condition = sim.status().conditions[0].clone();
     assert!(condition.message.contains("the gate smoke: Job d/j is running"), "{condition:?}");
     let telling = crate::decide::Telling::of("NodeSet", "s", &condition);
@@ -113,5 +114,24 @@ fn a_unit_that_is_not_active_holds_the_node_and_then_fails_it() {
     assert!(reason.contains("it was not well 30 s after its change: containerd.service is failed"), "{reason}");
     sim.class("third");
     (0..100).for_each(|_| tick(&mut sim, "active"));
+    sim.assert_done();
+}
+
+#[test]
+fn a_gate_that_was_not_asked_is_neither_passed_nor_failing() {
+    let gate = json!({"name": "web", "http": {"url": "http://web"}});
+    let mut sim = Sim::new(2, json!({}));
+    sim.set(|set| set.spec.health.gates = vec![serde_json::from_value(gate).unwrap()]);
+    sim.class("second");
+    sim.run(5);
+    assert_eq!((sim.granted.len(), sim.reason().as_str()), (0, "WaitingForGate"));
+    let answer = |sim: &mut Sim, answer: Result<(), String>| {
+        let gates = Gates([("web".to_owned(), answer.map_err(Held::Fails))].into());
+        sim.world.gates.insert("s".into(), gates);
+        sim.run(20);
+    };
+    answer(&mut sim, Err("no answer in 5 s".into()));
+    assert_eq!((sim.granted.len(), sim.reason().as_str()), (0, "GateFailing"));
+    answer(&mut sim, Ok(()));
     sim.assert_done();
 }

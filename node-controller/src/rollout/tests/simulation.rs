@@ -102,8 +102,10 @@ impl Sim {
         });
     }
 
-    /// What was found at the set's gate.
+    /// What was found at the set's gate, which it has from then on.
     pub(super) fn gate(&mut self, found: Result<(), String>) {
+        let gate = json!({"name": "shop", "http": {"url": "http://shop/"}});
+        self.set(|set| set.spec.health.gates = vec![serde_json::from_value(gate).unwrap()]);
         self.world.gates.insert("s".into(), Gates([("shop".to_owned(), found.map_err(Held::Fails))].into()));
     }
 

@@ -235,8 +235,7 @@ fn no_cordon_outlives_its_turn() {
 /// A gate that fails while a node is watched is said in the condition, and told once.
 #[test]
 fn a_gate_that_fails_while_a_node_soaks_is_told() {
-    let gate = json!({"name": "shop", "http": {"url": "http://shop/"}});
-    let mut sim = Sim::new(2, json!({"health": {"gates": [gate], "timeoutSeconds": 30}}));
+    let mut sim = Sim::new(2, json!({"health": {"timeoutSeconds": 30}}));
     sim.gate(Ok(()));
     sim.class("second");
     while !sim.status().slots.iter().any(|slot| slot.step == SlotStep::Verifying) {

@@ -61,7 +61,7 @@ fn what_holds_a_set_back_comes_with_what_to_do() {
         ("Paused", "the set is paused", "kubectl nodes resume workers"),
         ("WaitingForWindow", "the next window opens at Sat 23:00", "`windows` of the set"),
         ("GateFailing", "the gate web: no answer", "make well"),
-        ("GateRunning", "the gate smoke: Job shop/smoke is running", "wait for the Job"),
+        ("WaitingForGate", "the gate smoke: Job shop/smoke is running", "wait until the gate"),
         ("FailureBudget", "revision worker-new failed", "kubectl nodes undo workers"),
     ] {
         let mut fixture = rolling();
