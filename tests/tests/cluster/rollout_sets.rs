@@ -52,8 +52,8 @@ pub(crate) async fn nodelets_with(client: Client, frozen: Names, odd: Odd) {
         };
         for node in all_nodes {
             let heard = !has(&odd.silent, &node.name_any());
-            let status = if heard { "True" } else { "Unknown" };
-            let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": "Simulated"}]}});
+            let said = if heard { "True" } else { "Unknown" };
+            let ready = json!({"status": {"conditions": [{"type": "Ready", "status": said, "reason": "Simulated"}]}});
             if node_is_ready(&node) != heard {
                 let patch = Patch::Strategic(ready);
                 drop(nodes.patch_status(&node.name_any(), &PatchParams::default(), &patch).await);

@@ -102,6 +102,9 @@ impl Stage {
     }
 }
 
+/// A part of the test.
+type Part = fn(&Stage);
+
 fn slot(status: &Value) -> &Value {
     &status["slots"][0]
 }
@@ -109,7 +112,7 @@ fn slot(status: &Value) -> &Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_end_as_a_person_would_wish() {
     let stage = Stage::new().await;
-    let parts: [(&str, fn(&Stage)); 7] = [
+    let parts: [(&str, Part); 7] = [
         ("volumes", volumes_are_waited_for),
         ("a budget", who_holds_a_budget_up_is_named),
         ("a refusal", what_the_api_server_refuses_is_said),
@@ -293,8 +296,8 @@ fn what_failed_goes_back_and_is_tried_again_when_asked(stage: &Stage) {
         "{status}"
     );
     let asked = |node: &str| {
-        let state = stage.cluster.node_state(node).unwrap();
-        (state["spec"]["revision"].as_str().unwrap().to_owned(), state["status"]["applied"]["revision"].clone())
+        let object = stage.cluster.node_state(node).unwrap();
+        (object["spec"]["revision"].as_str().unwrap().to_owned(), object["status"]["applied"]["revision"].clone())
     };
     let bad = status["updateRevision"].as_str().unwrap();
     testbed::wait_until("the others to be asked for what they have", LIMIT, || {
