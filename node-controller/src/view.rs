@@ -155,7 +155,9 @@ impl View {
 
 /// The classes that are understood, and why others are not, by name. A class may say something that a newer controller
 /// knows and this one doesn't: that is no reason to stop for all of them.
-fn read(classes: &[Arc<DeserializeGuard<NodeClass>>]) -> (BTreeMap<String, Arc<NodeClass>>, BTreeMap<String, String>) {
+pub(crate) fn read(
+    classes: &[Arc<DeserializeGuard<NodeClass>>],
+) -> (BTreeMap<String, Arc<NodeClass>>, BTreeMap<String, String>) {
     let (mut understood, mut misread) = (BTreeMap::new(), BTreeMap::new());
     for class in classes {
         match &class.0 {

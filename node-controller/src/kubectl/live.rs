@@ -1,11 +1,12 @@
 //! What the cluster holds, kept up to date by watches.
 
 use super::read::explain;
-use crate::view::follow;
+use crate::view::{follow, read};
 use crate::world::{World, by_name};
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -15,7 +16,7 @@ use tokio::sync::Notify;
 
 /// Watches.
 pub(super) struct Live {
-    classes: Store<NodeClass>,
+    classes: Store<DeserializeGuard<NodeClass>>,
     sets: Store<NodeSet>,
     states: Store<NodeState>,
     /// Where they may be read.
@@ -57,8 +58,10 @@ impl Live {
 
     /// What is known now.
     pub(super) fn world(&self) -> World {
+        let (classes, misread) = read(&self.classes.state());
         World {
-            classes: by_name(self.classes.state()),
+            classes,
+            misread,
             sets: by_name(self.sets.state()),
             states: by_name(self.states.state()),
             nodes: self.nodes.as_ref().map(|nodes| by_name(nodes.state())).unwrap_or_default(),

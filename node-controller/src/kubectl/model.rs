@@ -281,6 +281,12 @@ pub(super) fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&
     conditions.iter().find(|condition| condition.kind == kind)
 }
 
+/// Why a class can't be looked at with this version; begins with a noun.
+pub(super) fn not_understood(class: &str, error: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("class {class} is not understood by kubectl-nodes {version}: {error}; install a newer one")
+}
+
 /// What a node's nodelet says.
 pub(super) fn status_of(state: Option<&NodeState>) -> Option<&NodeStateStatus> {
     state.and_then(|state| state.status.as_ref())

@@ -1,13 +1,15 @@
 //! What the cluster holds, asked for once.
 
 use crate::act::CLASS_LABEL;
+use crate::view;
 use crate::world::{StoredRevision, World};
 use anyhow::anyhow;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::api::ListParams;
-use kube::core::NamespaceResourceScope;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::{Api, Client, Resource, ResourceExt};
+use nodelet_api::objects::NodeClass;
 use nodelet_api::suggest;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -27,14 +29,16 @@ impl Reader {
     /// where it is forbidden: who may only look at the custom resources still sees how far they are.
     pub(super) async fn world(&self) -> anyhow::Result<World> {
         let (classes, sets, states, nodes, revisions) = tokio::join!(
-            self.list("NodeClasses"),
+            self.list::<DeserializeGuard<NodeClass>>("NodeClasses"),
             self.list("NodeSets"),
             self.list("NodeStates"),
             self.list("Nodes"),
             self.revisions(),
         );
+        let (classes, misread) = view::read(&classes?.into_values().collect::<Vec<_>>());
         Ok(World {
-            classes: classes?,
+            classes,
+            misread,
             sets: sets?,
             states: states?,
             nodes: allowed(nodes)?,

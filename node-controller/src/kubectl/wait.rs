@@ -85,6 +85,14 @@ const STUCK: [&str; 6] =
 fn judge(world: &World, set: &NodeSet) -> Verdict {
     let status = set.status.clone().unwrap_or_default();
     let class_name = &set.spec.class_ref.name;
+    let progressing = model::condition(&status.conditions, "Progressing");
+    // The controller says no more of such a class than this.
+    if let Some(not) = progressing.filter(|progressing| progressing.reason == "ClassNotUnderstood") {
+        return Verdict::Failed(format!("{}: {}", not.reason, not.message));
+    }
+    if let Some(error) = world.misread.get(class_name) {
+        return Verdict::Failed(format!("the {}", model::not_understood(class_name, error)));
+    }
     let Some(class) = world.classes.get(class_name) else {
         return Verdict::Failed(format!("there is no NodeClass {class_name}: make it, or correct `classRef`"));
     };
@@ -106,7 +114,7 @@ fn judge(world: &World, set: &NodeSet) -> Verdict {
     if status.update_revision != wanted {
         return Verdict::Going(format!("waiting for node-controller to hand out {wanted}"));
     }
-    let Some(progressing) = model::condition(&status.conditions, "Progressing") else {
+    let Some(progressing) = progressing else {
         return Verdict::Going("waiting for node-controller to say how far it is".to_owned());
     };
     match progressing.reason.as_str() {
@@ -169,5 +177,9 @@ mod tests {
         assert!(matches!(judged(&fixture), Verdict::Failed(_)));
         fixture.world.classes.clear();
         assert!(matches!(judged(&fixture), Verdict::Failed(_)));
+        fixture.world.misread.insert("worker".into(), "unknown field `later`".into());
+        assert!(matches!(judged(&fixture), Verdict::Failed(why) if why.contains("`later`")));
+        fixture.progressing("False", "ClassNotUnderstood", "the class worker is not understood");
+        assert!(matches!(judged(&fixture), Verdict::Failed(why) if why.starts_with("ClassNotUnderstood")));
     }
 }

@@ -85,6 +85,9 @@ fn has_and_wants(world: &World, set: &NodeSet, row: &NodeRow, now: Timestamp, wh
     });
     let class = &set.spec.class_ref.name;
     match world.classes.get(class) {
+        None if world.misread.contains_key(class) => {
+            why.because.push(format!("The {}.", model::not_understood(class, &world.misread[class])));
+        }
         None => {
             why.because.push(format!("The class {class} does not exist."));
             why.todo.push(format!("make the class {class}, or correct `classRef` of the set"));
