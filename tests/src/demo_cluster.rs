@@ -25,14 +25,15 @@ const VERSIONS: &str = "kubectl get nodes -o custom-columns=NAME:.metadata.name,
                         READY:.status.conditions[?(@.type==\"Ready\")].status,KUBELET:.status.nodeInfo.kubeletVersion,\
                         RUNTIME:.status.nodeInfo.containerRuntimeVersion";
 
-/// What is on the stage.
+/// What is on the stage. It goes in this order: with the cluster goes the slot, and with that the bridge that the others are
+/// on.
 struct Show {
     stage: Stage,
-    cluster: Cluster,
+    nodes: Vec<Node>,
+    software: Software,
     /// It acts for as long as the slot is there.
     _controller: Component,
-    software: Software,
-    nodes: Vec<Node>,
+    cluster: Cluster,
     /// The kubelets that there are: what nodes begin with, what they go to, and one that is broken.
     kubelets: [String; 3],
 }
@@ -83,7 +84,7 @@ impl Show {
         cluster.install_operator()?;
         let controller = cluster.controller("demo")?;
         controller.start()?;
-        let show = Self { stage, cluster, _controller: controller, software, nodes: Vec::new(), kubelets };
+        let show = Self { stage, nodes: Vec::new(), software, _controller: controller, cluster, kubelets };
         show.kubectl("kubectl api-resources --api-group=nodelet.dev")?;
         Ok(show)
     }
