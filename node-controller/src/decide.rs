@@ -152,7 +152,10 @@ impl Telling {
             "WaitingForGate",
         ];
         let trouble = ["GateFailing", "NodeSilent", "DrainBlocked", "NodeUnwell"].contains(&condition.reason.as_str());
-        let warning = trouble || (condition.status != "True" && !waits.contains(&condition.reason.as_str()));
+        // Of most conditions it is good that they are so; of these it is not.
+        let inverse = ["Degraded", "Overlapping"].contains(&condition.kind.as_str());
+        let wrong = (condition.status == "True") == inverse;
+        let warning = trouble || (wrong && !waits.contains(&condition.reason.as_str()));
         Self { kind, name: name.to_owned(), warning, reason: condition.reason.clone(), note: note.clone() }
     }
 }

@@ -105,3 +105,8 @@ impl Condition {
 pub fn time_text(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
+
+/// The same with milliseconds, where a second more or less counts.
+pub fn exact_time_text(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}

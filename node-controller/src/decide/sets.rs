@@ -179,7 +179,8 @@ fn progressing(
                 if slot.waiting_for.is_empty() { String::new() } else { format!(", waits for {}", slot.waiting_for) };
             ("True", reason, format!("{far}; {} is {step}{waits}", slot.node))
         }
-        (None, None) => match outcome.failures.first() {
+        // Who failed with what the set goes back from is on its way.
+        (None, None) => match outcome.failures.iter().find(|failure| failure.revision == *target) {
             Some(failure) => {
                 let again = match &failure.retry_at {
                     Some(at) => format!("it gets another turn at {at}"),

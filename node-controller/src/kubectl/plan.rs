@@ -212,7 +212,8 @@ fn text(plan: &Plan, look: Look) -> String {
         }
         for (budget, allowed) in &change.budgets {
             let colour = if *allowed < 1 { Colour::Red } else { Colour::Green };
-            let says = format!("PodDisruptionBudget {budget} allows {allowed} disruptions now");
+            let disruptions = if *allowed == 1 { "disruption" } else { "disruptions" };
+            let says = format!("PodDisruptionBudget {budget} allows {allowed} {disruptions} now");
             let _ = writeln!(text, "       {}", look.paint(colour, &says));
         }
         if let Some(blocked) = &change.blocked {

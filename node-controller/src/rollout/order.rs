@@ -5,7 +5,7 @@ use super::{Member, Outcome, Scene, Waits, retry};
 use crate::world::is_ready;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use nodelet_api::objects::{Slot, SlotStep, time_text};
+use nodelet_api::objects::{Slot, SlotStep, exact_time_text};
 
 /// Claims slots for nodes that want one, as many as may be; why no more, if any is left.
 pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcome) -> Option<Waits> {
@@ -65,7 +65,7 @@ pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcom
             disruption,
             unready_pods: 0,
             pressures: Vec::new(),
-            since: time_text(scene.now),
+            since: exact_time_text(scene.now),
             reason: String::new(),
             waiting_for: String::new(),
         });

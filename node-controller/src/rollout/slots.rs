@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use nodelet_api::Disruption;
-use nodelet_api::objects::{OnTimeout, Slot, SlotStep, time_text};
+use nodelet_api::objects::{OnTimeout, Slot, SlotStep, exact_time_text};
 use std::sync::Arc;
 
 /// What becomes of a slot.
@@ -34,10 +34,10 @@ pub(super) fn advance(scene: &Scene<'_>, slots: &[Slot], outcome: &mut Outcome) 
         let next = step(scene, member, &mut slot, outcome);
         (slot.step, slot.since, slot.reason, slot.waiting_for) = match next {
             Next::Waits(reason, what) => (slot.step, slot.since, reason.to_owned(), what),
-            Next::To(step) => (step, time_text(scene.now), String::new(), String::new()),
+            Next::To(step) => (step, exact_time_text(scene.now), String::new(), String::new()),
             Next::Ends(verdict, why) => {
                 outcome.note(&slot, why, &verdict, scene.now);
-                (SlotStep::Failed, time_text(scene.now), String::new(), String::new())
+                (SlotStep::Failed, exact_time_text(scene.now), String::new(), String::new())
             }
             Next::Done => continue,
         };

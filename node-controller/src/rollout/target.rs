@@ -42,13 +42,13 @@ pub(super) fn find(scene: &Scene<'_>, old: &NodeSetStatus) -> Target {
             Some(before) => {
                 let sentence = format!(
                     "revision {asked} failed ({}): nodes that are well with it keep it, all others have {before}; {next}",
-                    bad.reason
+                    in_short(&bad.reason)
                 );
                 target.blocked = Some(("FailureBudget", sentence));
                 target.back = Some(Back { to: before.to_owned(), keeping });
             }
             None => {
-                let sentence = format!("revision {asked} failed ({}): {next}", bad.reason);
+                let sentence = format!("revision {asked} failed ({}): {next}", in_short(&bad.reason));
                 target.blocked = Some(("FailureBudget", sentence));
             }
         }
@@ -58,6 +58,11 @@ pub(super) fn find(scene: &Scene<'_>, old: &NodeSetStatus) -> Target {
         target.blocked = Some(("VersionSkew", sentence));
     }
     target
+}
+
+/// The node and the stable name of its failure; the whole story is said by `Degraded`.
+fn in_short(reason: &str) -> String {
+    reason.splitn(3, ": ").take(2).collect::<Vec<_>>().join(": ")
 }
 
 /// The nodes that have what the class asks for, and did not fail with it.
