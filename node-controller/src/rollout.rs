@@ -48,6 +48,8 @@ pub struct Scene<'a> {
     pub kubelet: Option<&'a str>,
     /// Why nothing may begin, whatever else is so: a stable reason, and a sentence.
     pub held: Option<(&'static str, String)>,
+    /// Nodes that other sets gave turns to in this round, by uid: their status does not say so yet.
+    pub taken: &'a BTreeSet<String>,
     /// Its nodes.
     pub members: BTreeMap<String, Member<'a>>,
     /// Everything else.
@@ -106,13 +108,18 @@ pub fn roll(scene: &Scene<'_>, secrets: &BTreeMap<String, Option<NodeSecrets>>) 
         back: target.back.clone(),
         ..Outcome::default()
     };
-    // What is said of revisions that nobody goes to any more is over.
-    outcome.failures.retain(|failure| failure.revision == target.revision || failure.revision == scene.revision);
-    slots::advance(scene, &old.slots, &mut outcome);
+    // What is said of revisions that nobody goes to any more is over. Of those that failed it stays: who failed with one is
+    // not well with it when the class comes back to it.
+    outcome.failures.retain(|failure| {
+        [target.revision.as_str(), scene.revision].contains(&failure.revision.as_str())
+            || target.back.as_ref().is_some_and(|back| back.to == failure.revision)
+            || target.bad.iter().any(|bad| bad.revision == failure.revision)
+    });
+    slots::advance(scene, &old.slots, target.blocked.is_some(), &mut outcome);
     note_failures(scene, &mut outcome);
     target::judge(scene, &mut outcome);
     let is_updated = |name: &str, member: &Member<'_>| {
-        member.has(&outcome.target, secrets.get(name).and_then(Option::as_ref)) && !outcome.holds(name)
+        member.has(&outcome.target, contents(secrets, name, member)) && !outcome.holds(name)
     };
     outcome.updated = scene.members.iter().filter(|(name, member)| is_updated(name, member)).count();
     if outcome.updated == scene.members.len() && !scene.members.is_empty() {
@@ -165,6 +172,16 @@ fn note_failures(scene: &Scene<'_>, outcome: &mut Outcome) {
     }
 }
 
+/// The contents that a node must have. While nobody knows them, as after a start, those that it was asked for last.
+fn contents<'a>(
+    secrets: &'a BTreeMap<String, Option<NodeSecrets>>,
+    name: &str,
+    member: &Member<'a>,
+) -> Option<&'a NodeSecrets> {
+    let asked = || member.state.and_then(|state| state.spec.secrets.as_ref());
+    secrets.get(name).map_or_else(asked, Option::as_ref)
+}
+
 /// Gives turns; why none is given, if there are nodes that want one. `blocked` holds back the revision of the class, not
 /// the way back from it.
 fn begin(
@@ -174,8 +191,7 @@ fn begin(
     secrets: &BTreeMap<String, Option<NodeSecrets>>,
 ) -> Option<Waits> {
     let spec = &scene.set.spec;
-    let lacks =
-        |name: &String, member: &Member<'_>, goal: &str| !member.has(goal, secrets.get(name).and_then(Option::as_ref));
+    let lacks = |name: &String, member: &Member<'_>, goal: &str| !member.has(goal, contents(secrets, name, member));
     let mut pending: Vec<&String> = scene
         .members
         .iter()
@@ -227,9 +243,17 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
             || member.is_paused()
             || (spec.strategy.r#type == StrategyType::OnDelete && current.is_some());
         if slot.is_none() && stays {
+            // It stays as it is; what its turn allowed goes with its turn.
+            let left = current.filter(|spec| {
+                let allowed = spec.grant.as_ref().is_some_and(|grant| grant.disruption > Disruption::None);
+                allowed && !spec.revision.as_ref().is_some_and(|revision| member.has(revision, spec.secrets.as_ref()))
+            });
+            if let Some(spec) = left {
+                outcome.specs.insert(name.clone(), NodeStateSpec { step: Step::Stage, grant: None, ..spec.clone() });
+            }
             continue;
         }
-        let goal = outcome.goal(name).to_owned();
+        let goal = hand_back(scene, outcome, name, member).unwrap_or_else(|| outcome.goal(name)).to_owned();
         let revision = slot.map_or(&goal, |slot| &slot.revision);
         let grant =
             |id: &str, disruption| Grant { id: format!("{revision}-{id}"), revision: revision.clone(), disruption };
@@ -264,11 +288,18 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
     }
 }
 
+/// What a node that failed is asked for: the revision that it has. Its nodelet keeps itself from the one that failed until it
+/// is asked for another one, and so can try again when a person says so.
+fn hand_back<'a>(scene: &Scene<'_>, outcome: &Outcome, name: &str, member: &'a Member<'_>) -> Option<&'a str> {
+    outcome.left_out(name).filter(|failure| !failure.skipped)?;
+    member.applied().filter(|applied| scene.world.revisions.contains_key(*applied))
+}
+
 /// Why nothing is begun: a stable reason, and a sentence.
 type Waits = (&'static str, String);
 
 /// Reasons that hold back also what disturbs nothing.
-const STOPS: [&str; 8] = [
+const STOPS: [&str; 9] = [
     "Paused",
     "WaitingForWindow",
     "GateFailing",
@@ -277,6 +308,7 @@ const STOPS: [&str; 8] = [
     "VersionSkew",
     "NodeSilent",
     "NoRevision",
+    "UndoImpossible",
 ];
 
 fn short(uid: &str) -> String {

@@ -34,9 +34,13 @@ pub(super) fn show(world: &World, members: &Members, now: Timestamp, intents: &m
         let Some(node) = world.nodes.get(name) else { continue };
         let class = state.spec.class_ref.as_ref().and_then(|class| world.classes.get(&class.name));
         let misread = state.spec.class_ref.as_ref().is_some_and(|class| world.misread.contains_key(&class.name));
-        let marks = marks(node, state, class.map(AsRef::as_ref), slot(world, state, node));
-        // What a class wants that is not understood can't be told from what it doesn't want any more.
-        if !misread && differs(node, &marks) {
+        let mut marks = marks(node, state, class.map(AsRef::as_ref), slot(world, state, node));
+        if misread {
+            // What a class wants that is not understood can't be told from what it doesn't want any more: all of it stays,
+            // but for what comes and goes with a turn.
+            keep_owned(node, &mut marks);
+        }
+        if differs(node, &marks) {
             intents.push(Intent::Mark { node: name.clone(), marks });
         }
         let silent = world.heard.get(name).is_some_and(|(at, seconds)| {
@@ -119,9 +123,11 @@ fn marks(node: &Node, state: &NodeState, class: Option<&NodeClass>, slot: Option
     let mut labels = class.map(|class| class.spec.node_labels.clone()).unwrap_or_default();
     // While it is worked on, others keep away from it.
     if let Some(slot) = slot.filter(|slot| slot.step < SlotStep::Soaking) {
-        annotations.insert(SCALE_DOWN_DISABLED.to_owned(), "true".to_owned());
+        // Where somebody else has said so already, as kubeadm does of its control plane, his word stays as it is.
+        let said = |on: &BTreeMap<String, String>, key: &str| on.get(key).cloned().unwrap_or_else(|| "true".to_owned());
+        annotations.insert(SCALE_DOWN_DISABLED.to_owned(), said(node.annotations(), SCALE_DOWN_DISABLED));
         if slot.disruption >= Disruption::Drain {
-            labels.insert(EXCLUDED.to_owned(), "true".to_owned());
+            labels.insert(EXCLUDED.to_owned(), said(node.labels(), EXCLUDED));
         }
     }
     Marks { labels, annotations, taints: taints(node, &wanted, &ours) }
@@ -167,21 +173,39 @@ fn effect(effect: TaintEffect) -> &'static str {
     }
 }
 
+/// What the controller has put on a Node stays there, but for what belongs to a turn.
+fn keep_owned(node: &Node, marks: &mut Marks) {
+    let ours = |part: &str, on: &BTreeMap<String, String>, into: &mut BTreeMap<String, String>| {
+        let keys = owned(node, part).into_iter().filter(|key| ![EXCLUDED, SCALE_DOWN_DISABLED].contains(&key.as_str()));
+        for key in keys {
+            if let Some(value) = on.get(&key) {
+                into.entry(key).or_insert_with(|| value.clone());
+            }
+        }
+    };
+    ours("labels", node.labels(), &mut marks.labels);
+    ours("annotations", node.annotations(), &mut marks.annotations);
+    marks.taints = None;
+}
+
+/// The keys of labels or annotations that the controller has put on a Node.
+fn owned(node: &Node, part: &str) -> BTreeSet<String> {
+    let fields = node.metadata.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
+    let fields = fields.filter(|entry| entry.manager.as_deref() == Some(crate::act::MANAGER));
+    let keys = fields.filter_map(|entry| {
+        let of = entry.fields_v1.as_ref()?.0.get("f:metadata")?.get(format!("f:{part}"))?.as_object()?;
+        Some(of.keys().filter_map(|key| key.strip_prefix("f:").map(str::to_owned)).collect::<Vec<_>>())
+    });
+    keys.flatten().collect()
+}
+
 /// Whether a Node lacks something of it, or has something of ours that is not in it.
 fn differs(node: &Node, marks: &Marks) -> bool {
     let lacks = |has: &BTreeMap<String, String>, wants: &BTreeMap<String, String>| {
         wants.iter().any(|(key, value)| has.get(key) != Some(value))
     };
-    let owned = |part: &str| -> BTreeSet<String> {
-        let fields = node.metadata.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
-        let fields = fields.filter(|entry| entry.manager.as_deref() == Some(crate::act::MANAGER));
-        let keys = fields.filter_map(|entry| {
-            let of = entry.fields_v1.as_ref()?.0.get("f:metadata")?.get(format!("f:{part}"))?.as_object()?;
-            Some(of.keys().filter_map(|key| key.strip_prefix("f:").map(str::to_owned)).collect::<Vec<_>>())
-        });
-        keys.flatten().collect()
-    };
-    let surplus = |part: &str, wants: &BTreeMap<String, String>| owned(part).iter().any(|key| !wants.contains_key(key));
+    let surplus =
+        |part: &str, wants: &BTreeMap<String, String>| owned(node, part).iter().any(|key| !wants.contains_key(key));
     marks.taints.is_some()
         || lacks(node.labels(), &marks.labels)
         || lacks(node.annotations(), &marks.annotations)

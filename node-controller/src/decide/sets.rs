@@ -16,6 +16,7 @@ pub(super) fn roll(
     set: &NodeSet,
     class: Option<&Rendered>,
     nodes: &BTreeSet<String>,
+    taken: &BTreeSet<String>,
     now: Timestamp,
     intents: &mut Vec<Intent>,
 ) -> Option<Outcome> {
@@ -27,7 +28,7 @@ pub(super) fn roll(
     let revision = class.map(|class| class.revision.as_str()).or(before)?;
     let kubelet = class.and_then(|class| class.kubelet.as_deref());
     let held = class.is_none().then(|| ("NoRevision", no_revision(set)));
-    let scene = Scene { name, set, revision, kubelet, held, members, world, now };
+    let scene = Scene { name, set, revision, kubelet, held, taken, members, world, now };
     // First a node's Secret, then the state that names it.
     let mut secrets: BTreeMap<String, Option<NodeSecrets>> = BTreeMap::new();
     for node in nodes {
@@ -90,6 +91,10 @@ pub(super) fn status(
         // What nothing is known about stays as it was.
         ..old.clone()
     };
+    if outcome.is_none() {
+        // The class is gone, and what it was with it: turns that nobody can finish are over, and their cordons go.
+        status.slots.clear();
+    }
     if let Some(outcome) = outcome {
         status.updated_replicas = u32::try_from(outcome.updated).unwrap_or(u32::MAX);
         status.update_revision.clone_from(&outcome.target);
@@ -165,7 +170,9 @@ fn progressing(
     let far = format!("{updated} of {total} nodes have {target}");
     // Of several turns the one that somebody should look at.
     let mut moving = outcome.slots.iter().filter(|slot| slot.step != SlotStep::Failed);
-    let trouble = moving.clone().find_map(|slot| Some((slot, turns::trouble(slot, now)?)));
+    let before = set.status.iter().flat_map(|status| &status.conditions).find(|one| one.kind == "Progressing");
+    let before = before.map(|condition| condition.reason.as_str()).unwrap_or_default();
+    let trouble = moving.clone().find_map(|slot| Some((slot, turns::trouble(slot, &set.spec.drain, before, now)?)));
     let moves = trouble.or_else(|| moving.next().map(|slot| (slot, "Updating")));
     match (&outcome.waits, moves) {
         (Some((reason, sentence)), None) => {

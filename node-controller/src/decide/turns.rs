@@ -5,24 +5,28 @@ use crate::rollout::{CORDONED, Outcome};
 use crate::world::World;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use nodelet_api::objects::{NodeFailure, NodeSet, Slot, SlotStep};
+use nodelet_api::objects::{DrainPolicy, NodeFailure, NodeSet, Slot, SlotStep};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pods leave, and nodes come back, within so much; what takes longer somebody may want to look at.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Why somebody should look at a turn, if so: a stable name.
-pub(super) fn trouble(slot: &Slot, now: Timestamp) -> Option<&'static str> {
+/// Why somebody should look at a turn, if so: a stable name. `before` is what was said last.
+pub(super) fn trouble(slot: &Slot, policy: &DrainPolicy, before: &str, now: Timestamp) -> Option<&'static str> {
     let passed = slot.since.parse::<Timestamp>().map_or(SignedDuration::ZERO, |since| now.duration_since(since));
     match slot.reason.as_str() {
         "GateFailing" => Some("GateFailing"),
         "NodeSilent" => Some("NodeSilent"),
         "NodeUnwell" if passed > PATIENCE => Some("NodeUnwell"),
-        "DisruptionBudget" | "PodBlocks" | "PodCompleting" | "EvictionRefused" | "VolumesAttached"
+        // A pod that leaves and the next one that is kept take turns: that is said once for the whole drain.
+        _ if slot.step == SlotStep::Draining && before == "DrainBlocked" => Some("DrainBlocked"),
+        "DisruptionBudget" | "PodBlocks" | "PodCompleting" | "EvictionRefused" | "VolumesAttached" | "ListingPods"
+        | "ListingVolumes"
             if passed > PATIENCE =>
         {
             Some("DrainBlocked")
         }
+        "PodsLeaving" if passed > SignedDuration::from_secs(policy.timeout_seconds.into()) => Some("DrainBlocked"),
         _ => None,
     }
 }

@@ -16,7 +16,7 @@ use kube::api::ListParams;
 use nodelet_api::Disruption;
 use nodelet_api::objects::{NodeSet, StrategyType};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -134,7 +134,8 @@ pub(super) fn turns(world: &World, name: &str, set: &NodeSet) -> Vec<String> {
         Some((node.clone(), Member { node: world.nodes.get(node)?, state, pods: None }))
     };
     let members = nodes.iter().filter_map(member).collect();
-    queue(&Scene { name, set, revision: "", kubelet: None, held: None, members, world, now: Timestamp::UNIX_EPOCH })
+    let (now, taken) = (Timestamp::UNIX_EPOCH, BTreeSet::new());
+    queue(&Scene { name, set, revision: "", kubelet: None, held: None, taken: &taken, members, world, now })
 }
 
 fn plan(world: &World, set: &NodeSet) -> Plan {

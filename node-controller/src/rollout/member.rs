@@ -4,7 +4,7 @@ use crate::world::is_ready;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use nodelet_api::Disruption;
-use nodelet_api::objects::{NodeSecrets, NodeState};
+use nodelet_api::objects::{NodeSecrets, NodeState, REPORTER};
 use std::sync::Arc;
 
 /// The annotation of a Node that the controller cordoned. Without it a cordon is somebody else's, and is never removed.
@@ -91,9 +91,16 @@ impl Member<'_> {
         self.node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false)
     }
 
-    /// Whether nothing is heard of it: the control plane calls a node that whose kubelet says nothing any more. One that
-    /// says that it is not ready is heard.
-    pub(super) fn is_silent(&self) -> bool {
+    /// When its nodelet last reported, by the API server's clock.
+    pub(super) fn last_report(&self) -> Option<jiff::Timestamp> {
+        let entries = self.state?.metadata.managed_fields.iter().flatten();
+        let reports = entries.filter(|entry| entry.manager.as_deref() == Some(REPORTER));
+        reports.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
+    }
+
+    /// Whether its kubelet says nothing any more: that is what the control plane calls `Unknown`. One that says that it is
+    /// not ready is heard.
+    pub(super) fn is_away(&self) -> bool {
         let conditions = self.node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "Unknown")
     }

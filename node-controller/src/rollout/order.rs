@@ -102,7 +102,9 @@ fn wave(scene: &Scene<'_>, outcome: &Outcome) -> usize {
 fn control_plane_at_risk(scene: &Scene<'_>, name: &str, outcome: &Outcome) -> Option<String> {
     let world = scene.world;
     let held = |node: &str| {
+        let uid = world.nodes.get(node).and_then(|node| node.metadata.uid.as_ref());
         outcome.holds(node)
+            || uid.is_some_and(|uid| scene.taken.contains(uid))
             || world.sets.values().any(|set| {
                 let slots = set.status.iter().flat_map(|status| &status.slots);
                 set.name_any() != scene.name && slots.into_iter().any(|slot| slot.node == node)
@@ -113,7 +115,23 @@ fn control_plane_at_risk(scene: &Scene<'_>, name: &str, outcome: &Outcome) -> Op
     risky.next().map(|(other, _)| format!("{other} is away or in its turn"))
 }
 
-fn staging(name: &str, member: &Member<'_>) -> String {
+/// A control-plane node of another set that has its turn first. Two sets may give turns at once when one does not see yet
+/// what the other wrote; who was later waits before anything is done.
+pub(super) fn control_plane_before(scene: &Scene<'_>, own: &Slot) -> Option<String> {
+    let others = scene.world.sets.iter().filter(|(name, _)| *name != scene.name);
+    let slots = others.flat_map(|(name, set)| {
+        set.status.iter().flat_map(|status| &status.slots).map(move |slot| (name.as_str(), slot))
+    });
+    let mut before = slots.filter(|(name, slot)| {
+        let control_plane = scene.world.nodes.get(&slot.node).is_some_and(|node| is_control_plane(node));
+        let earlier = (slot.since.as_str(), *name) < (own.since.as_str(), scene.name);
+        control_plane && (slot.step > SlotStep::Claimed || earlier)
+    });
+    before.next().map(|(_, slot)| slot.node.clone())
+}
+
+/// What a node waits for that is not ready.
+pub(super) fn staging(name: &str, member: &Member<'_>) -> String {
     let status = member.state.and_then(|state| state.status.as_ref());
     let waits = status.map(|status| status.waiting_for.as_str()).unwrap_or_default();
     match member.failed() {

@@ -9,7 +9,9 @@ const PAUSE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Forgets what failed before the moment that the set names.
 pub(super) fn forget(scene: &Scene<'_>, status: &mut NodeSetStatus) {
-    let Some(until) = scene.set.spec.retry.as_ref().and_then(|text| text.parse::<Timestamp>().ok()) else { return };
+    let until = scene.set.spec.retry.as_ref().and_then(|text| text.parse::<Timestamp>().ok());
+    // A moment to come would forget what fails until then, and try it again and again.
+    let Some(until) = until.filter(|until| *until <= scene.now) else { return };
     // What has no time is older than the field for it.
     let later = |at: &str| at.parse::<Timestamp>().is_ok_and(|at| at > until);
     status.failures.retain(|failure| later(&failure.at));
@@ -42,7 +44,7 @@ impl Outcome {
             Verdict::Later => now.checked_add(PAUSE).ok().map(time_text),
             Verdict::Failed | Verdict::LeftOut => None,
         };
-        self.failures.retain(|failure| failure.node != slot.node);
+        self.failures.retain(|failure| failure.node != slot.node || failure.revision != slot.revision);
         self.failures.push(NodeFailure {
             node: slot.node.clone(),
             revision: slot.revision.clone(),

@@ -2,7 +2,7 @@
 
 use super::drain::{self, Left};
 use super::retry::Verdict;
-use super::{Member, Outcome, Scene, runs, units, volumes};
+use super::{Member, Outcome, Scene, order, runs, units, volumes};
 use crate::act::GATE_LABEL;
 use crate::world::{Gates, Held};
 use jiff::{SignedDuration, Timestamp};
@@ -24,13 +24,15 @@ enum Next {
     Done,
 }
 
-/// Moves all slots on as far as they can go now.
-pub(super) fn advance(scene: &Scene<'_>, slots: &[Slot], outcome: &mut Outcome) {
+/// Moves all slots on as far as they can go now. Where what the class asks for is `blocked`, none is led there.
+pub(super) fn advance(scene: &Scene<'_>, slots: &[Slot], blocked: bool, outcome: &mut Outcome) {
     for slot in slots {
         // Another machine of that name, or one that left the set, has no turn.
         let Some(member) = scene.members.get(&slot.node).filter(|member| member.uid() == slot.uid) else { continue };
         let mut slot = slot.clone();
-        supersede(member, &mut slot, outcome);
+        if !(blocked && outcome.goal(&slot.node) == outcome.target) {
+            supersede(scene, member, &mut slot, outcome);
+        }
         let next = step(scene, member, &mut slot, outcome);
         (slot.step, slot.since, slot.reason, slot.waiting_for) = match next {
             Next::Waits(reason, what) => (slot.step, slot.since, reason.to_owned(), what),
@@ -46,7 +48,7 @@ pub(super) fn advance(scene: &Scene<'_>, slots: &[Slot], outcome: &mut Outcome) 
 }
 
 /// A newer revision takes the turn over, so that the node is not visited twice.
-fn supersede(member: &Member<'_>, slot: &mut Slot, outcome: &Outcome) {
+fn supersede(scene: &Scene<'_>, member: &Member<'_>, slot: &mut Slot, outcome: &Outcome) {
     let over = matches!(slot.step, SlotStep::Soaking | SlotStep::Failed);
     let goal = outcome.goal(&slot.node);
     if slot.revision == goal || over {
@@ -57,12 +59,12 @@ fn supersede(member: &Member<'_>, slot: &mut Slot, outcome: &Outcome) {
         slot.disruption = disruption;
     }
     // From the beginning: the node may have that one already, or need no drain for it. What has left has left.
-    slot.step = SlotStep::Claimed;
+    (slot.step, slot.since) = (SlotStep::Claimed, exact_time_text(scene.now));
 }
 
 fn step(scene: &Scene<'_>, member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next {
     match slot.step {
-        SlotStep::Claimed => claimed(member, slot, outcome),
+        SlotStep::Claimed => claimed(scene, member, slot, outcome),
         SlotStep::Draining => draining(scene, member, slot, outcome),
         SlotStep::Applying => applying(scene, member, slot),
         SlotStep::Verifying => verifying(scene, member, slot),
@@ -71,13 +73,25 @@ fn step(scene: &Scene<'_>, member: &Member<'_>, slot: &mut Slot, outcome: &mut O
     }
 }
 
-fn claimed(member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next {
+fn claimed(scene: &Scene<'_>, member: &Member<'_>, slot: &mut Slot, outcome: &mut Outcome) -> Next {
     if member.has_revision(&slot.revision) {
         return Next::To(SlotStep::Verifying);
     }
+    if is_silent(scene, member, slot) {
+        return silent(member);
+    }
     match member.staged(&slot.revision) {
         Some(disruption) => slot.disruption = disruption,
+        None if is_overdue(scene, slot, limit(scene)) => {
+            let why = order::staging(&slot.node, member);
+            return Next::Ends(Verdict::Later, format!("it was not ready in {} s: {why}", limit(scene).as_secs()));
+        }
         None => return Next::Waits("Staging", "the node to make the revision ready".to_owned()),
+    }
+    if member.is_control_plane()
+        && let Some(other) = order::control_plane_before(scene, slot)
+    {
+        return Next::Waits("ControlPlane", format!("the turn of {other}: control-plane nodes go one at a time"));
     }
     let Some(pods) = member.pods else { return unlisted() };
     slot.unready_pods = unready(pods, slot.disruption);
@@ -102,8 +116,11 @@ fn draining(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut O
         let why = "it was uncordoned by hand while its pods were leaving".to_owned();
         return Next::Ends(Verdict::LeftOut, why);
     }
-    let Some(pods) = member.pods else { return unlisted() };
     let policy = &scene.set.spec.drain;
+    if policy.on_timeout != OnTimeout::Skip && is_silent(scene, member, slot) {
+        return silent(member);
+    }
+    let Some(pods) = member.pods else { return unlisted() };
     let late = is_overdue(scene, slot, SignedDuration::from_secs(policy.timeout_seconds.into()));
     let forced = late && policy.on_timeout == OnTimeout::Force;
     let (reason, sentence, evictions) = match drain::drain(pods, policy, scene.world, forced) {
@@ -132,29 +149,47 @@ fn applying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
             && state.spec.revision.as_deref() == Some(slot.revision.as_str())
             && state.spec.grant.as_ref().is_some_and(|grant| grant.disruption >= slot.disruption)
     });
-    if granted && let Some(why) = member.failed() {
+    if !granted {
+        // A grant that could not be handed out, because contents are missing for example, is nobody's fault.
+        return Next::Waits("Granting", "its grant to be handed out".to_owned());
+    }
+    if let Some(why) = member.failed() {
         return Next::Ends(Verdict::Failed, why);
     }
-    if !member.is_silent() && AWAY.contains(&slot.reason.as_str()) {
+    if !member.is_away() && AWAY.contains(&slot.reason.as_str()) {
         // It is back. The time in which it could not do anything does not count.
         return Next::To(SlotStep::Applying);
     }
-    let limit = scene.set.spec.health.timeout_seconds;
+    if is_silent(scene, member, slot) {
+        return silent(member);
+    }
     let waits = member.state.and_then(|state| state.status.as_ref()).map(|status| status.waiting_for.clone());
     let waits = waits.filter(|text| !text.is_empty()).unwrap_or_else(|| "nodelet to report".to_owned());
-    match (is_overdue(scene, slot, SignedDuration::from_secs(limit.into())), member.is_silent()) {
-        (false, false) => Next::Waits("Applying", format!("the change: {waits}")),
-        (false, true) => Next::Waits("NodeAway", format!("the change: {waits}; its kubelet is not heard of")),
-        (true, false) => {
-            let why = format!("the change was not done in {limit} s; it waits for: {waits}");
-            Next::Ends(Verdict::Failed, why)
-        }
-        (true, true) => silent(member),
+    if is_overdue(scene, slot, limit(scene)) {
+        let seconds = limit(scene).as_secs();
+        return Next::Ends(Verdict::Failed, format!("the change was not done in {seconds} s; it waits for: {waits}"));
     }
+    if member.is_away() {
+        return Next::Waits("NodeAway", format!("the change: {waits}; its kubelet is not heard of"));
+    }
+    Next::Waits("Applying", format!("the change: {waits}"))
 }
 
-/// Reasons of a node that nothing is heard of.
-const AWAY: [&str; 2] = ["NodeAway", "NodeSilent"];
+/// Reasons for which time does not count: nothing was heard of the node, or it had no grant.
+const AWAY: [&str; 3] = ["NodeAway", "NodeSilent", "Granting"];
+
+/// How long a node may take to change, and to be well.
+fn limit(scene: &Scene<'_>) -> SignedDuration {
+    SignedDuration::from_secs(scene.set.spec.health.timeout_seconds.into())
+}
+
+/// Whether nothing was heard of a node for as long as it may take.
+fn is_silent(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> bool {
+    let lease = scene.world.heard.get(&slot.node).map(|(at, _)| *at);
+    let heard = lease.max(member.last_report());
+    let long = heard.is_none_or(|at| scene.now.duration_since(at) > limit(scene));
+    member.is_away() && long && is_overdue(scene, slot, limit(scene))
+}
 
 /// A machine without power says nothing about the revision: when it is back, it goes on where it was. One that the change
 /// took off the network goes back by itself, and says so then. Until it is known, nobody else is changed.
@@ -171,10 +206,10 @@ fn verifying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
     if let Some(why) = member.failed() {
         return Next::Ends(Verdict::Failed, why);
     }
-    let limit = scene.set.spec.health.timeout_seconds;
     let Some(unwell) = unwell(scene, member, slot) else { return Next::To(SlotStep::Soaking) };
-    if is_overdue(scene, slot, SignedDuration::from_secs(limit.into())) {
-        return Next::Ends(Verdict::Failed, format!("it was not well {limit} s after its change: {unwell}"));
+    if is_overdue(scene, slot, limit(scene)) {
+        let seconds = limit(scene).as_secs();
+        return Next::Ends(Verdict::Failed, format!("it was not well {seconds} s after its change: {unwell}"));
     }
     Next::Waits("NodeUnwell", format!("the node to be well: {unwell}"))
 }
@@ -184,13 +219,12 @@ fn soaking(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Ou
         return waits;
     }
     let soak = SignedDuration::from_secs(scene.set.spec.strategy.soak_seconds.into());
-    let limit = SignedDuration::from_secs(scene.set.spec.health.timeout_seconds.into());
     // What is not well around a node that goes back is what it goes back for.
     let ahead = slot.revision == scene.revision;
     let gate = || scene.world.gates.get(scene.name).and_then(Gates::held).or_else(|| runs::after(scene, slot));
     let unwell = unwell(scene, member, slot).map(|what| ("NodeUnwell", what));
     match unwell.or_else(|| gate().filter(|_| ahead).map(Held::told)) {
-        Some((_, what)) if is_overdue(scene, slot, soak + limit) => {
+        Some((_, what)) if is_overdue(scene, slot, soak + limit(scene)) => {
             Next::Ends(Verdict::Failed, format!("while it was watched: {what}"))
         }
         Some((reason, what)) => Next::Waits(reason, what),

@@ -33,7 +33,7 @@ pub(super) fn find(scene: &Scene<'_>, old: &NodeSetStatus) -> Target {
     if let Some(bad) = target.bad.iter().find(|bad| bad.revision == asked) {
         let before = (scene.set.spec.failure.action == FailureAction::Rollback)
             .then_some(old.current_revision.as_str())
-            .filter(|current| !current.is_empty() && *current != asked);
+            .filter(|current| *current != asked && scene.world.revisions.contains_key(*current));
         let keeping = keeping(scene, old);
         let all = scene.set.spec.failure.scope == RollbackScope::AllNodes || keeping.is_empty();
         let next = "correct the class, undo, or retry";

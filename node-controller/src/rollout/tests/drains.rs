@@ -157,6 +157,15 @@ fn who_a_budget_waits_for_is_named() {
     assert_eq!(sim.reason(), "Updating", "pods leave within seconds, most of the time");
     sim.run(30);
     assert_eq!(sim.reason(), "DrainBlocked");
+    let budgets = std::mem::take(&mut sim.world.budgets);
+    sim.evicts = false;
+    sim.tick();
+    assert_eq!(
+        (sim.status().slots[0].reason.as_str(), sim.reason().as_str()),
+        ("PodsLeaving", "DrainBlocked"),
+        "no flapping"
+    );
+    sim.world.budgets = budgets;
     let many = ["db-1", "db-2", "db-3", "db-4"].map(|name| sick(name, "n7")).to_vec();
     sim.world.covered.insert("d/db".into(), many);
     sim.tick();

@@ -262,3 +262,102 @@ fn nodes_that_were_passed_over_get_another_turn() {
     sim.run(100);
     sim.assert_done();
 }
+
+/// A nodelet keeps itself from what failed until it is asked for something else: also where all others stay as they are.
+#[test]
+fn a_retry_reaches_nodes_that_keep_themselves_from_what_failed() {
+    for failure in [json!({"action": "Pause"}), json!({"budget": 2})] {
+        let mut sim = Sim::new(3, json!({"failure": failure}));
+        sim.class("second");
+        sim.run(2);
+        let second = sim.revision();
+        sim.breaks.insert(("n0".into(), second.clone()));
+        sim.run(100);
+        assert_eq!(sim.status().failures[0].node, "n0", "{failure}: {:?}", sim.status());
+        sim.breaks.clear();
+        sim.run(20);
+        assert_ne!(sim.with(&second), 3, "it is not tried again by itself");
+        sim.retry();
+        sim.run(100);
+        sim.assert_done();
+    }
+}
+
+/// Who could not go back is not taken for one that is well.
+#[test]
+fn a_node_that_is_passed_over_on_its_way_back_is_still_a_failed_one() {
+    let mut sim =
+        Sim::new(3, json!({"health": {"timeoutSeconds": 20}, "drain": {"timeoutSeconds": 5, "onTimeout": "Skip"}}));
+    let first = sim.revision();
+    sim.class("bad");
+    sim.run(2);
+    let bad = sim.revision();
+    while sim.with(&bad) < 2 {
+        sim.tick();
+    }
+    // The second one has it, is not ready, and then can't be emptied.
+    sim.ready("n1", false);
+    sim.run(30);
+    sim.pod("n1", "stuck", None);
+    sim.ready("n1", true);
+    sim.run(60);
+    let failures = sim.status().failures;
+    assert!(failures.iter().any(|one| one.node == "n1" && one.revision == bad && !one.skipped), "{failures:?}");
+    assert!(failures.iter().any(|one| one.node == "n1" && one.revision == first && one.skipped), "{failures:?}");
+    sim.world.pods.get_mut("n1").unwrap().clear();
+    sim.run(700);
+    assert_eq!((sim.with(&first), sim.with(&bad)), (2, 1), "it went back in its next turn: {:?}", sim.status());
+}
+
+/// What is blocked is not reached by a turn that was begun for something else.
+#[test]
+fn a_turn_is_not_led_to_a_kubelet_that_is_refused() {
+    let mut sim = Sim::new(2, json!({}));
+    sim.world.api_server = Some("v1.35.8".into());
+    sim.pod("n0", "stuck", None);
+    sim.class("second");
+    sim.run(10);
+    let second = sim.revision();
+    assert_eq!(sim.status().slots[0].step, SlotStep::Draining);
+    sim.kubelet("1.36.0");
+    sim.run(5);
+    assert_eq!(sim.status().slots[0].revision, second, "{:?}", sim.status());
+    sim.world.pods.get_mut("n0").unwrap().clear();
+    sim.run(60);
+    assert_eq!((sim.with(&second), sim.granted.len()), (1, 1), "{:?}", sim.status());
+    assert_eq!(sim.reason(), "VersionSkew");
+}
+
+/// What a turn allowed goes with it, also where the node is left as it is.
+#[test]
+fn no_grant_outlives_its_turn() {
+    let mut sim = Sim::new(2, json!({"health": {"timeoutSeconds": 5}}));
+    sim.class = nodelet_api::Disruption::Restart;
+    sim.class("second");
+    while !sim.status().slots.iter().any(|slot| slot.node == "n0" && slot.step == SlotStep::Applying) {
+        sim.tick();
+    }
+    sim.heard("n0", "Unknown");
+    sim.run(10);
+    sim.pause("n0");
+    sim.run(10);
+    let spec = &sim.world.states["n0"].spec;
+    assert_eq!((spec.step, &spec.grant), (nodelet_api::objects::Step::Stage, &None));
+}
+
+/// A turn whose next revision can't be made ready ends, and frees the node.
+#[test]
+fn a_turn_does_not_wait_for_ever_for_a_revision_that_is_not_ready() {
+    let mut sim = Sim::new(2, json!({"health": {"timeoutSeconds": 30}}));
+    sim.pod("n0", "stuck", None);
+    sim.class("second");
+    sim.run(10);
+    assert!(sim.is_cordoned("n0"));
+    sim.stages = false;
+    sim.class("third");
+    sim.run(10);
+    assert_eq!(sim.status().slots[0].reason, "Staging");
+    sim.run(30);
+    assert!(sim.status().slots.is_empty() && !sim.is_cordoned("n0"), "{:?}", sim.status());
+    assert!(sim.status().failures[0].skipped && sim.status().failures[0].retry_at.is_some());
+}

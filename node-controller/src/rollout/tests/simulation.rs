@@ -20,12 +20,16 @@ pub(super) struct Sim {
     pub(super) class: Disruption,
     /// Nodes that fail with these revisions.
     pub(super) breaks: BTreeSet<(String, String)>,
+    /// Nodes whose nodelets keep themselves from a revision that failed there.
+    pub(super) pinned: BTreeMap<String, String>,
     /// The most that were out of service at once.
     pub(super) most_away: usize,
     /// Which nodes were granted more than nothing, in order.
     pub(super) granted: Vec<String>,
     /// Whether pods go that are evicted.
     pub(super) evicts: bool,
+    /// Whether nodes can make revisions ready.
+    pub(super) stages: bool,
     /// What was told.
     pub(super) told: Vec<Telling>,
 }
@@ -53,13 +57,31 @@ impl Sim {
         }
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let (breaks, granted, told) = (BTreeSet::new(), Vec::new(), Vec::new());
-        let mut sim = Self { world, now, class: Disruption::None, breaks, most_away: 0, granted, evicts: true, told };
+        let mut sim = Self {
+            world,
+            now,
+            class: Disruption::None,
+            breaks,
+            most_away: 0,
+            granted,
+            evicts: true,
+            stages: true,
+            told,
+            pinned: BTreeMap::new(),
+        };
         sim.class("first");
         sim.run(100);
         sim.class = Disruption::Drain;
         sim.most_away = 0;
         sim.granted.clear();
         sim
+    }
+
+    /// A class that asks for a kubelet.
+    pub(super) fn kubelet(&mut self, version: &str) {
+        let state = serde_json::from_value(json!({"kubelet": {"version": version}})).unwrap();
+        let class = NodeClass::new("c", NodeClassSpec { state, ..NodeClassSpec::default() });
+        self.world.classes.insert("c".into(), Arc::new(class));
     }
 
     /// Another class.
@@ -241,8 +263,12 @@ impl Sim {
         let mut status =
             NodeStateStatus { applied: old.applied.clone(), nodelet_version, ..NodeStateStatus::default() };
         let may = state.spec.step == Step::Apply && granted.unwrap_or_default() >= self.class;
+        // As a real one: what failed is not tried again before something else was asked for.
+        self.pinned.retain(|node, pinned| node != name || *pinned == revision);
         if has || may {
-            if !has && self.breaks.contains(&(name.to_owned(), revision.clone())) {
+            let breaks = self.breaks.contains(&(name.to_owned(), revision.clone()));
+            if !has && (breaks || self.pinned.contains_key(name)) {
+                self.pinned.insert(name.to_owned(), revision.clone());
                 status.conditions =
                     vec![condition("Converged", false, "Reverted"), condition("Degraded", true, "HealthCheckFailed")];
                 state.status = Some(status);
@@ -251,7 +277,7 @@ impl Sim {
             }
             status.applied = Some(Applied { revision, ..Applied::default() });
             status.conditions = vec![condition("Converged", true, "Converged")];
-        } else {
+        } else if self.stages {
             status.staged = Some(Staged { revision, disruption: self.class, plan: Vec::new() });
             status.conditions = vec![condition("Converged", false, "Staged")];
         }

@@ -3,7 +3,7 @@
 
 use super::simulation::Sim;
 use nodelet_api::Disruption;
-use nodelet_api::objects::{NodeClass, NodeClassSpec, SlotStep};
+use nodelet_api::objects::{NodeSet, SlotStep};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -153,9 +153,7 @@ fn a_kubelet_is_never_newer_than_the_api_server() {
     let mut sim = Sim::new(2, json!({}));
     sim.world.api_server = Some("v1.35.8".into());
     let kubelet = |sim: &mut Sim, version: &str| {
-        let state = serde_json::from_value(json!({"kubelet": {"version": version}})).unwrap();
-        let class = NodeClass::new("c", NodeClassSpec { state, ..NodeClassSpec::default() });
-        sim.world.classes.insert("c".into(), Arc::new(class));
+        sim.kubelet(version);
         sim.run(60);
         (sim.granted.len(), sim.status().conditions[0].message.clone())
     };
@@ -227,6 +225,11 @@ fn no_cordon_outlives_its_turn() {
     sim.run(5);
     assert_eq!(sim.reason(), "NoRevision");
     assert!(sim.is_cordoned("n0"), "its turn goes on");
+    let mut gone = begun();
+    gone.world.classes.clear();
+    gone.world.revisions.clear();
+    gone.run(3);
+    assert!(!gone.is_cordoned("n0") && gone.status().slots.is_empty(), "what it was begun for is gone, too");
     sim.world.pods.get_mut("n0").unwrap().clear();
     sim.run(30);
     assert_eq!((sim.with(&second), sim.is_cordoned("n0"), sim.granted.len()), (1, false, 1), "{:?}", sim.status());
@@ -293,4 +296,62 @@ fn the_kubelet_that_the_api_server_sees_is_the_one_that_was_installed() {
     use crate::rollout::plain_version;
     assert_eq!(plain_version("1.35.8-1.1"), Some("1.35.8"));
     assert_eq!((plain_version("1.35.*"), plain_version("1.20.5+really1.20.2-1")), (None, None));
+}
+
+/// Control-plane nodes of two sets, at once and when one set does not see yet what the other did.
+#[test]
+fn control_plane_nodes_of_two_sets_go_one_at_a_time() {
+    let mut sim = Sim::new(2, json!({}));
+    for (name, role) in [("n0", "worker"), ("n1", "other")] {
+        sim.node(name, |node| {
+            let labels = node.metadata.labels.as_mut().unwrap();
+            labels.insert("role".into(), role.into());
+            labels.insert("node-role.kubernetes.io/control-plane".into(), String::new());
+        });
+    }
+    let spec = json!({"classRef": {"name": "c"}, "selector": {"matchLabels": {"role": "other"}}});
+    sim.world.sets.insert("t".into(), Arc::new(NodeSet::new("t", serde_json::from_value(spec).unwrap())));
+    sim.run(50);
+    sim.class("second");
+    sim.most_away = 0;
+    sim.run(100);
+    let second = sim.revision();
+    assert_eq!((sim.with(&second), sim.most_away), (2, 1));
+    // Both have a turn, as when the second was given before the first was seen.
+    sim.class("third");
+    sim.run(4);
+    let mut slots = sim.status().slots;
+    if slots.is_empty() {
+        slots = sim.world.sets["t"].status.clone().unwrap().slots;
+    }
+    let mut other = slots[0].clone();
+    let (set, node) = if other.node == "n0" { ("t", "n1") } else { ("s", "n0") };
+    (other.node, other.uid) = (node.to_owned(), format!("uid-{node}"));
+    let mut changed = (*sim.world.sets[set]).clone();
+    changed.status.as_mut().unwrap().slots = vec![other];
+    sim.world.sets.insert(set.to_owned(), Arc::new(changed));
+    sim.most_away = 0;
+    sim.run(100);
+    let third = sim.revision();
+    assert_eq!((sim.with(&third), sim.most_away), (2, 1));
+}
+
+/// A label that somebody else put there before stays his.
+#[test]
+fn what_others_say_of_a_node_is_not_overruled() {
+    let mut sim = Sim::new(1, json!({}));
+    sim.class("second");
+    for _ in 0..30 {
+        // The simulation takes it away with ours.
+        sim.node("n0", |node| {
+            drop(node.metadata.labels.as_mut().unwrap().insert(crate::rollout::EXCLUDED.into(), String::new()))
+        });
+        for intent in crate::decide::decide(&sim.world, sim.now) {
+            if let crate::decide::Intent::Mark { marks, .. } = intent {
+                assert!(marks.labels.get(crate::rollout::EXCLUDED).is_none_or(String::is_empty), "{marks:?}");
+            }
+        }
+        sim.tick();
+    }
+    sim.assert_done();
 }
