@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -58,8 +59,12 @@ fn describe(attachment: &VolumeAttachment, volumes: &BTreeMap<String, Arc<Persis
     Attached { volume, claim }
 }
 
-/// Objects of a kind that are followed at times.
-struct Followed<K: Resource + 'static>(Option<(Store<K>, AbortHandle)>)
+/// What can't be listed for so long may not be read, by a controller that is newer than its rights for example: a drain does
+/// not wait for that.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Objects of a kind that are followed at times, and since when.
+struct Followed<K: Resource + 'static>(Option<(Store<K>, AbortHandle, Instant)>)
 where
     K::DynamicType: Eq + Hash;
 
@@ -71,13 +76,16 @@ where
     /// All of them, once they are listed. When nobody wants to know, they are not followed any more.
     fn read(&mut self, wanted: bool, client: &Client, changed: &Arc<Notify>) -> Option<Vec<Arc<K>>> {
         if !wanted {
-            if let Some((_, task)) = self.0.take() {
+            if let Some((_, task, _)) = self.0.take() {
                 task.abort();
             }
             return None;
         }
-        let begin = || follow_until(Api::all(client.clone()), watcher::Config::default(), Some(changed));
-        let (store, _) = self.0.get_or_insert_with(begin);
-        store.wait_until_ready().now_or_never().is_some_and(|ready| ready.is_ok()).then(|| store.state())
+        let (store, _, since) = self.0.get_or_insert_with(|| {
+            let (store, task) = follow_until(Api::all(client.clone()), watcher::Config::default(), Some(changed));
+            (store, task, Instant::now())
+        });
+        let listed = store.wait_until_ready().now_or_never().is_some_and(|ready| ready.is_ok());
+        (listed || since.elapsed() > PATIENCE).then(|| store.state())
     }
 }

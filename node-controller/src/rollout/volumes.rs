@@ -10,10 +10,7 @@ use std::sync::Arc;
 /// are left: what they use stays.
 pub(super) fn attached(volumes: Option<&Vec<Attached>>, pods: &[Arc<Pod>]) -> Option<(&'static str, String)> {
     let Some(volumes) = volumes else {
-        return Some((
-            "ListingVolumes",
-            "the list of its volumes; may the controller list VolumeAttachments?".to_owned(),
-        ));
+        return Some(("ListingVolumes", "the list of its volumes".to_owned()));
     };
     let used = |volume: &&Attached| pods.iter().any(|pod| !is_finished(pod) && uses(pod, volume));
     let mut left = volumes.iter().filter(|volume| !used(volume));

@@ -29,6 +29,11 @@ impl Cluster {
     pub fn install_operator_from(&self, config: &Path) -> Result<()> {
         self.define_from(config)?;
         self.kubectl(&["create", "namespace", "nodelet-system"])?;
+        self.give_rights_from(config)
+    }
+
+    /// The rights among them, and their bounds.
+    pub fn give_rights_from(&self, config: &Path) -> Result<()> {
         let part = |name: &str| config.join(name).display().to_string();
         self.kubectl(&["apply", "--server-side", "-k", &part("rbac")]).context("giving the rights")?;
         self.kubectl(&["apply", "--server-side", "-k", &part("admission")]).context("setting the bounds").map(drop)

@@ -253,7 +253,10 @@ async fn a_rollout_goes_on_under_a_newer_controller() {
     frozen.lock().unwrap().extend(names.map(str::to_owned));
     rollout_sets::class(&cluster, "few", "two");
     let begun = wait_for("a node that is in its turn", &|status| status["slots"][0]["step"] == "Applying");
-    cluster.define_from(&paths::checkout().join("config")).unwrap();
+    // Definitions first, and the rights of the newer one.
+    let config = paths::checkout().join("config");
+    cluster.define_from(&config).unwrap();
+    cluster.give_rights_from(&config).unwrap();
     old.stop().unwrap();
     let new = cluster.controller("newer").unwrap();
     new.start().unwrap();
