@@ -10,6 +10,7 @@
 mod cel;
 mod http;
 mod job;
+mod names;
 mod object;
 mod prometheus;
 mod web;

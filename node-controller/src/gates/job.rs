@@ -1,6 +1,6 @@
 //! Gates that run a Job. What a gate asks for is in the Job's name, so that it is asked for once, whoever asks and how often.
 
-use super::{Asker, explain};
+use super::{Asker, explain, names};
 use crate::act::{GATE_LABEL, MANAGER, SET_LABEL};
 use crate::world::{Held, Run};
 use k8s_openapi::api::batch::v1::Job;
@@ -28,6 +28,7 @@ pub(super) struct Owner {
 /// Passed when the Job has completed. Makes it, where it is not there.
 pub(super) async fn ask(asker: &Asker, owner: &Owner, gate: &Gate, job: &JobGate, run: &Run) -> Result<(), Held> {
     let (name, namespace) = (name(owner, gate, run), job.namespace.as_str());
+    names::check_namespace(namespace).map_err(|error| Held::Fails(error.to_string()))?;
     let resource = ApiResource::erase::<Job>(&());
     let title = format!("Job {namespace}/{name}");
     let fails = |error: kube::Error, verb| Held::Fails(explain(error, verb, &resource, Some(namespace)).to_string());

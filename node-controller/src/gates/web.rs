@@ -1,6 +1,6 @@
 //! Requests over HTTP, with TLS or without.
 
-use super::Asker;
+use super::{Asker, names};
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
@@ -99,6 +99,7 @@ impl Address<'_> {
 /// The token, as a header that nothing prints.
 async fn token(asker: &Asker, reference: &SecretKey) -> anyhow::Result<HeaderValue> {
     let SecretKey { name, key } = reference;
+    names::check("tokenSecretRef.name", name)?;
     let secrets: Api<Secret> = Api::namespaced(asker.client.clone(), &asker.namespace);
     let secret = secrets.get_opt(name).await.with_context(|| format!("reading the Secret {name}"))?;
     let secret = secret.with_context(|| format!("there is no Secret {name} in {}", asker.namespace))?;
