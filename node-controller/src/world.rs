@@ -160,7 +160,8 @@ pub struct Run {
     pub gate: String,
     /// The revision that it is about.
     pub revision: String,
-    /// [`Run::BEFORE`], or the uid of the Node whose change it follows.
+    /// [`Run::BEFORE`], with the moment of a retry behind `@`; or the uid of the Node whose change it follows, and when that
+    /// turn began.
     pub occasion: String,
 }
 

@@ -39,7 +39,9 @@ fn a_job_runs_before_the_first_node_and_after_each() {
         }
     }
     sim.assert_done();
-    assert_eq!(seen, ["before", "uid-n0", "uid-n1"]);
+    let parts: Vec<&str> = seen.iter().map(|occasion| occasion.split('@').next().unwrap()).collect();
+    assert_eq!(parts, ["before", "uid-n0", "uid-n1"]);
+    assert!(seen[1].starts_with("uid-n0@2026-01-01T00:0"), "the turn is part of it: {seen:?}");
     assert!(look(&mut sim, |_| Ok(())).is_empty(), "at rest nothing is due");
 }
 
@@ -200,4 +202,60 @@ fn units_are_not_asked_for_while_the_node_changes() {
     }
     assert_eq!(asked, [(false, 1), (true, 0), (true, 1)]);
     sim.assert_done();
+}
+
+#[test]
+fn another_turn_and_a_retry_are_other_runs() {
+    let mut sim = with_job();
+    sim.class("second");
+    let mut seen: Vec<Run> = Vec::new();
+    let go = |sim: &mut Sim, seen: &mut Vec<Run>, ticks: usize| {
+        for _ in 0..ticks {
+            sim.tick();
+            for run in
+                look(sim, |run| if run.occasion.starts_with("uid") { Err(Held::Fails("no".into())) } else { Ok(()) })
+            {
+                if !seen.contains(&run) {
+                    seen.push(run);
+                }
+            }
+        }
+    };
+    sim.set(|set| set.spec.health.timeout_seconds = 10);
+    go(&mut sim, &mut seen, 60);
+    assert_eq!((sim.status().bad_revisions.len(), seen.len()), (1, 2), "{seen:?}");
+    sim.retry();
+    // It goes back first, and nothing follows that; then it is tried again.
+    go(&mut sim, &mut seen, 60);
+    let occasions: Vec<&str> = seen.iter().map(|run| run.occasion.as_str()).collect();
+    assert!(occasions.iter().any(|one| one.starts_with("before@")), "{occasions:?}");
+    let turns = occasions.iter().filter(|one| one.starts_with("uid-n0@")).count();
+    assert!(turns >= 2, "{occasions:?}");
+}
+
+#[test]
+fn no_job_follows_a_way_back() {
+    for undo in [false, true] {
+        let mut sim = with_job();
+        let first = sim.revision();
+        sim.set(|set| {
+            set.spec.failure.scope = nodelet_api::objects::RollbackScope::AllNodes;
+            set.spec.failure.budget = if undo { 10 } else { 1 };
+            set.spec.health.timeout_seconds = 10;
+        });
+        sim.class("second");
+        sim.run(1);
+        let second = sim.revision();
+        for tick in 0..200 {
+            let due =
+                look(&mut sim, |run| if run.occasion == Run::BEFORE { Ok(()) } else { Err(Held::Fails("no".into())) });
+            assert!(due.iter().all(|run| run.revision == second), "{due:?}");
+            if undo && tick == 15 {
+                let undo = nodelet_api::objects::Undo { to: first.clone(), away_from: second.clone() };
+                sim.set(|set| set.spec.undo = Some(undo));
+            }
+            sim.tick();
+        }
+        assert_eq!((sim.with(&first), sim.status().slots.len()), (2, 0), "{:?}", sim.status());
+    }
 }
