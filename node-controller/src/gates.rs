@@ -4,7 +4,7 @@
 //! the world that is decided from.
 //!
 //! To add a kind: a type and a field of `Gate` in `api/src/objects/gate.rs`, its rules in `api/src/crd/rules.rs`, a file here
-//! with `ask`, which fails with the sentence that people read, a line in [`Asker::ask`], and a section in `docs/gates.md`.
+//! with `ask`, which fails with the sentence that people read or leaves an expression to be evaluated, a line in [`Asker::ask`], and a section in `docs/gates.md`.
 //! Units of nodes are no business of this module: nodes report them, and `rollout/units.rs` looks at that.
 
 mod cel;
@@ -20,6 +20,7 @@ pub(crate) use cel::serve as evaluate;
 use crate::rollout::runs;
 use crate::world::{Answer, Gates, Held, Run, Runs};
 use anyhow::anyhow;
+use cel::Question;
 use jiff::Timestamp;
 use job::Owner;
 use kube::core::ApiResource;
@@ -39,6 +40,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 const RUN_PAUSE: Duration = Duration::from_secs(1);
 /// How long one may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// As many characters of a sentence are kept.
+const SENTENCE: usize = 500;
 
 /// A gate of a set; with a Job, one of its runs.
 type Key = (String, String, Option<Run>);
@@ -229,18 +233,52 @@ struct Asker {
 impl Asker {
     async fn ask_in_time(&self, owner: &Owner, gate: &Gate, run: Option<&Run>) -> Result<(), Held> {
         let asked = tokio::time::timeout(LIMIT, self.ask(owner, gate, run)).await;
-        asked.unwrap_or_else(|_| Err(Held::Fails(format!("no answer in {} s", LIMIT.as_secs()))))
+        let asked = asked.unwrap_or_else(|_| Err(Held::Fails(format!("no answer in {} s", LIMIT.as_secs()))));
+        let answer = match asked {
+            // Not part of that time: others may be before it.
+            Ok(Some(question)) => self.evaluate(gate, &question).await,
+            Ok(None) => Ok(()),
+            Err(held) => Err(held),
+        };
+        answer.map_err(cut)
     }
 
-    async fn ask(&self, owner: &Owner, gate: &Gate, run: Option<&Run>) -> Result<(), Held> {
+    /// What is left to be evaluated, if anything is.
+    async fn ask(&self, owner: &Owner, gate: &Gate, run: Option<&Run>) -> Result<Option<Question>, Held> {
         let answer = match (gate, run) {
-            (Gate { job: Some(job), .. }, Some(run)) => return job::ask(self, owner, gate, job, run).await,
+            (Gate { job: Some(job), .. }, Some(run)) => {
+                return job::ask(self, owner, gate, job, run).await.map(|()| None);
+            }
             (Gate { http: Some(http), .. }, _) => http::ask(self, http).await,
             (Gate { object: Some(object), .. }, _) => object::ask(self, object).await,
             (Gate { prometheus: Some(prometheus), .. }, _) => prometheus::ask(self, prometheus).await,
             _ => Err(anyhow!("it says nothing that this controller could ask for")),
         };
-        answer.map_err(|error| Held::Fails(format!("{error:#}")))
+        answer.map_err(fails)
+    }
+
+    async fn evaluate(&self, gate: &Gate, question: &Question) -> Result<(), Held> {
+        let Some(answer) = cel::evaluate(&self.evaluations, question).await else {
+            return Err(Held::Runs("it waits for other expressions".to_owned()));
+        };
+        answer.map_err(|error| {
+            fails(match &gate.object {
+                Some(object) => error.context(object::title(object)),
+                None => error,
+            })
+        })
+    }
+}
+
+fn fails(error: anyhow::Error) -> Held {
+    Held::Fails(format!("{error:#}"))
+}
+
+/// What others say may be of any length, and goes into objects and Events.
+fn cut(held: Held) -> Held {
+    match held {
+        Held::Runs(sentence) => Held::Runs(cel::short(&sentence, SENTENCE)),
+        Held::Fails(sentence) => Held::Fails(cel::short(&sentence, SENTENCE)),
     }
 }
 
@@ -268,6 +306,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use futures::FutureExt;
+
+    #[test]
+    fn sentences_are_cut() {
+        let long = "ä".repeat(600);
+        let expected = format!("{}…", "ä".repeat(500));
+        assert_eq!(cut(Held::Fails(long.clone())), Held::Fails(expected.clone()));
+        assert_eq!(cut(Held::Runs(long)), Held::Runs(expected));
+        assert_eq!(cut(Held::Fails("short".into())), Held::Fails("short".into()));
+    }
 
     #[tokio::test]
     async fn a_node_that_waits_wakes_who_asks() {

@@ -1,6 +1,6 @@
 //! Gates that look at an object of the cluster.
 
-use super::cel::{self, Question, Subject};
+use super::cel::{Question, Subject};
 use super::{Asker, explain, names};
 use anyhow::{Context, bail, ensure};
 use kube::api::DynamicObject;
@@ -12,22 +12,21 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Passed when the object has the condition, or when the expression is true of it.
-pub(super) async fn ask(asker: &Asker, gate: &ObjectGate) -> anyhow::Result<()> {
+/// Passed when the object has the condition, or when the expression that is left is true of it.
+pub(super) async fn ask(asker: &Asker, gate: &ObjectGate) -> anyhow::Result<Option<Question>> {
     let what = title(gate);
     let object = read(asker, gate).await?;
     match (&gate.condition, &gate.cel) {
-        (Some(condition), _) => holds(&object, condition).with_context(|| what),
+        (Some(condition), _) => holds(&object, condition).map(|()| None).with_context(|| what),
         (None, Some(expression)) => {
-            let question = Question { expression: expression.clone(), subject: Subject::Object(object) };
-            cel::evaluate(asker, &question).await.with_context(|| what)
+            Ok(Some(Question { expression: expression.clone(), subject: Subject::Object(object) }))
         }
         (None, None) => bail!("{what}: neither `condition` nor `cel` says what must be true of it"),
     }
 }
 
 /// As in `Deployment shop/web`.
-fn title(gate: &ObjectGate) -> String {
+pub(super) fn title(gate: &ObjectGate) -> String {
     match &gate.namespace {
         Some(namespace) => format!("{} {namespace}/{}", gate.kind, gate.name),
         None => format!("{} {}", gate.kind, gate.name),
