@@ -4,12 +4,13 @@
 //! the world that is decided from.
 //!
 //! To add a kind: a type and a field of `Gate` in `api/src/objects/gate.rs`, its rules in `api/src/crd/rules.rs`, a file here
-//! with `ask`, which fails with the sentence that people read, a line in [`Asker::ask`], and a section in `docs/gates.md`.
+//! with `ask`, which fails with the sentence that people read or leaves an expression to be evaluated, a line in [`Asker::ask`], and a section in `docs/gates.md`.
 //! Units of nodes are no business of this module: nodes report them, and `rollout/units.rs` looks at that.
 
 mod cel;
 mod http;
 mod job;
+mod names;
 mod object;
 mod prometheus;
 mod web;
@@ -17,14 +18,17 @@ mod web;
 pub(crate) use cel::serve as evaluate;
 
 use crate::rollout::runs;
-use crate::world::{Gates, Held, Run, Runs};
+use crate::world::{Answer, Gates, Held, Run, Runs};
 use anyhow::anyhow;
+use cel::Question;
+use jiff::Timestamp;
 use job::Owner;
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
-use nodelet_api::objects::{Gate, NodeSet};
+use nodelet_api::objects::{Gate, NodeSet, SlotStep};
 use object::Kinds;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -37,6 +41,9 @@ const RUN_PAUSE: Duration = Duration::from_secs(1);
 /// How long one may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// As many characters of a sentence are kept.
+const SENTENCE: usize = 500;
+
 /// A gate of a set; with a Job, one of its runs.
 type Key = (String, String, Option<Run>);
 
@@ -45,14 +52,42 @@ pub(crate) struct Gatekeeper {
     asker: Arc<Asker>,
     changed: Arc<Notify>,
     tasks: Arc<Mutex<BTreeMap<Key, Task>>>,
+    /// How many tasks there were.
+    count: AtomicU64,
 }
 
 /// A gate that is asked, until this is dropped.
 struct Task {
+    /// No two have the same: one that was ended may still be about to say something.
+    number: u64,
     owner: Owner,
     gate: Gate,
-    answer: Option<Result<(), Held>>,
+    /// When the last question began.
+    asked: Option<Timestamp>,
+    answer: Option<Answer>,
+    /// Since when a node waits for an answer that is newer.
+    needed: Option<Timestamp>,
+    /// Ends the pause before the next question.
+    wake: Arc<Notify>,
     handle: AbortHandle,
+}
+
+impl Task {
+    /// A node waits for an answer since then. A question that began before does not count.
+    fn need(&mut self, since: Option<Timestamp>) {
+        self.needed = since;
+        if since.is_some_and(|since| self.asked.is_some_and(|asked| asked < since)) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes an answer up; whether that is news to whoever decides.
+    fn take(&mut self, answer: &Answer) -> bool {
+        let before = self.answer.replace(answer.clone());
+        let other = before.as_ref().is_none_or(|before| before.found != answer.found);
+        let awaited = self.needed.is_some_and(|since| before.is_none_or(|before| before.asked < since));
+        other || awaited
+    }
 }
 
 impl Drop for Task {
@@ -69,7 +104,8 @@ impl Gatekeeper {
             kinds: Kinds::default(),
             evaluations: Semaphore::new(cel::AT_ONCE),
         };
-        Self { asker: Arc::new(asker), changed: Arc::clone(changed), tasks: Arc::default() }
+        let (tasks, count) = (Arc::default(), AtomicU64::new(0));
+        Self { asker: Arc::new(asker), changed: Arc::clone(changed), tasks, count }
     }
 
     fn tasks(&self) -> MutexGuard<'_, BTreeMap<Key, Task>> {
@@ -82,11 +118,14 @@ impl Gatekeeper {
         let mut tasks = self.tasks();
         tasks.retain(|key, one| wanted.get(key).is_some_and(|(owner, gate)| one.owner == *owner && one.gate == **gate));
         for (key, (owner, gate)) in wanted {
-            let asking = self.keep_asking(key.clone(), owner.clone(), gate.clone());
-            tasks.entry(key).or_insert_with(|| {
+            let since = sets.get(&key.0).filter(|_| key.2.is_none()).and_then(|set| soaks_since(set));
+            let task = tasks.entry(key).or_insert_with_key(|key| {
+                let (number, wake) = (self.count.fetch_add(1, Ordering::Relaxed), Arc::default());
+                let asking = self.keep_asking(key.clone(), number, owner.clone(), gate.clone(), Arc::clone(&wake));
                 let handle = tokio::spawn(asking).abort_handle();
-                Task { owner, gate: gate.clone(), answer: None, handle }
+                Task { number, owner, gate: gate.clone(), asked: None, answer: None, needed: None, wake, handle }
             });
+            task.need(since);
         }
     }
 
@@ -95,26 +134,44 @@ impl Gatekeeper {
         self.tasks().clear();
     }
 
-    fn keep_asking(&self, key: Key, owner: Owner, gate: Gate) -> impl Future<Output = ()> + Send + use<> {
+    fn keep_asking(
+        &self,
+        key: Key,
+        number: u64,
+        owner: Owner,
+        gate: Gate,
+        wake: Arc<Notify>,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let (asker, tasks, changed) = (Arc::clone(&self.asker), Arc::clone(&self.tasks), Arc::clone(&self.changed));
+        // With this task alone, not with one that has its place by now.
+        let with_task = move |key: &Key, change: &mut dyn FnMut(&mut Task)| {
+            let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.get_mut(key).filter(|task| task.number == number).map(change).is_some()
+        };
         async move {
             loop {
-                let answer = asker.ask_in_time(&owner, &gate, key.2.as_ref()).await;
-                let news = {
-                    let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-                    let Some(known) = tasks.get_mut(&key) else { return };
-                    known.answer.replace(answer.clone()) != Some(answer.clone())
-                };
+                let asked = Timestamp::now();
+                if !with_task(&key, &mut |task| task.asked = Some(asked)) {
+                    return;
+                }
+                let found = asker.ask_in_time(&owner, &gate, key.2.as_ref()).await;
+                let (answer, mut news) = (Answer { asked, found }, false);
+                if !with_task(&key, &mut |task| news = task.take(&answer)) {
+                    return;
+                }
                 if news {
                     changed.notify_one();
                 }
-                let pause = match (&key.2, answer) {
+                let pause = match (&key.2, answer.found) {
                     // Once is enough.
                     (Some(_), Ok(())) => return,
                     (Some(_), Err(Held::Runs(_))) => RUN_PAUSE,
                     _ => PAUSE,
                 };
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = wake.notified() => {}
+                }
             }
         }
     }
@@ -135,7 +192,7 @@ impl Gatekeeper {
         let mut found: BTreeMap<String, Runs> = BTreeMap::new();
         for ((set, _, run), task) in self.tasks().iter() {
             if let (Some(run), Some(answer)) = (run, &task.answer) {
-                found.entry(set.clone()).or_default().insert(run.clone(), answer.clone());
+                found.entry(set.clone()).or_default().insert(run.clone(), answer.found.clone());
             }
         }
         found
@@ -157,6 +214,12 @@ fn wanted<'s>(name: &str, set: &'s NodeSet) -> Vec<(Key, (Owner, &'s Gate))> {
     plain.chain(jobs).map(|(key, gate)| (key, (owner.clone(), gate))).collect()
 }
 
+/// When the last of a set's nodes came so far that gates say whether it is done.
+fn soaks_since(set: &NodeSet) -> Option<Timestamp> {
+    let slots = set.status.iter().flat_map(|status| &status.slots).filter(|slot| slot.step == SlotStep::Soaking);
+    slots.filter_map(|slot| slot.since.parse().ok()).max()
+}
+
 /// What gates are asked with.
 struct Asker {
     client: Client,
@@ -170,18 +233,52 @@ struct Asker {
 impl Asker {
     async fn ask_in_time(&self, owner: &Owner, gate: &Gate, run: Option<&Run>) -> Result<(), Held> {
         let asked = tokio::time::timeout(LIMIT, self.ask(owner, gate, run)).await;
-        asked.unwrap_or_else(|_| Err(Held::Fails(format!("no answer in {} s", LIMIT.as_secs()))))
+        let asked = asked.unwrap_or_else(|_| Err(Held::Fails(format!("no answer in {} s", LIMIT.as_secs()))));
+        let answer = match asked {
+            // Not part of that time: others may be before it.
+            Ok(Some(question)) => self.evaluate(gate, &question).await,
+            Ok(None) => Ok(()),
+            Err(held) => Err(held),
+        };
+        answer.map_err(cut)
     }
 
-    async fn ask(&self, owner: &Owner, gate: &Gate, run: Option<&Run>) -> Result<(), Held> {
+    /// What is left to be evaluated, if anything is.
+    async fn ask(&self, owner: &Owner, gate: &Gate, run: Option<&Run>) -> Result<Option<Question>, Held> {
         let answer = match (gate, run) {
-            (Gate { job: Some(job), .. }, Some(run)) => return job::ask(self, owner, gate, job, run).await,
+            (Gate { job: Some(job), .. }, Some(run)) => {
+                return job::ask(self, owner, gate, job, run).await.map(|()| None);
+            }
             (Gate { http: Some(http), .. }, _) => http::ask(self, http).await,
             (Gate { object: Some(object), .. }, _) => object::ask(self, object).await,
             (Gate { prometheus: Some(prometheus), .. }, _) => prometheus::ask(self, prometheus).await,
             _ => Err(anyhow!("it says nothing that this controller could ask for")),
         };
-        answer.map_err(|error| Held::Fails(format!("{error:#}")))
+        answer.map_err(fails)
+    }
+
+    async fn evaluate(&self, gate: &Gate, question: &Question) -> Result<(), Held> {
+        let Some(answer) = cel::evaluate(&self.evaluations, question).await else {
+            return Err(Held::Runs("it waits for other expressions".to_owned()));
+        };
+        answer.map_err(|error| {
+            fails(match &gate.object {
+                Some(object) => error.context(object::title(object)),
+                None => error,
+            })
+        })
+    }
+}
+
+fn fails(error: anyhow::Error) -> Held {
+    Held::Fails(format!("{error:#}"))
+}
+
+/// What others say may be of any length, and goes into objects and Events.
+fn cut(held: Held) -> Held {
+    match held {
+        Held::Runs(sentence) => Held::Runs(cel::short(&sentence, SENTENCE)),
+        Held::Fails(sentence) => Held::Fails(cel::short(&sentence, SENTENCE)),
     }
 }
 
@@ -201,5 +298,44 @@ fn explain(error: kube::Error, verb: &str, resource: &ApiResource, namespace: Op
         }
         kube::Error::Api(status) => anyhow!("the API server refuses to {verb} {what}: {}", status.message),
         error => anyhow::Error::new(error).context(format!("asking the API server to {verb} {what}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn sentences_are_cut() {
+        let long = "ä".repeat(600);
+        let expected = format!("{}…", "ä".repeat(500));
+        assert_eq!(cut(Held::Fails(long.clone())), Held::Fails(expected.clone()));
+        assert_eq!(cut(Held::Runs(long)), Held::Runs(expected));
+        assert_eq!(cut(Held::Fails("short".into())), Held::Fails("short".into()));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_waits_wakes_who_asks() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let answer = |second| Answer { asked: at(second), found: Ok(()) };
+        let owner = Owner { set: "s".into(), uid: "u".into() };
+        let handle = tokio::spawn(async {}).abort_handle();
+        let wake = Arc::new(Notify::new());
+        let (gate, asked, needed) = (Gate::default(), None, None);
+        let mut task = Task { number: 0, owner, gate, asked, answer: None, needed, wake: Arc::clone(&wake), handle };
+        let is_woken = || wake.notified().now_or_never().is_some();
+        task.need(Some(at(5)));
+        assert!(!is_woken(), "it is about to ask for the first time");
+        task.asked = Some(at(6));
+        task.need(Some(at(5)));
+        assert!(!is_woken());
+        assert!(task.take(&answer(6)) && !task.take(&answer(7)), "the same again is no news");
+        task.need(Some(at(10)));
+        assert!(is_woken(), "another node came so far");
+        assert!(task.take(&answer(11)) && !task.take(&answer(12)), "the same is news to a node that waits for it");
+        task.need(None);
+        assert!(!is_woken());
     }
 }

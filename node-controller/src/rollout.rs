@@ -27,7 +27,7 @@ pub(crate) use member::plain_version;
 pub use member::{CORDONED, EXCLUDED, Member, PAUSED, SCALE_DOWN_DISABLED};
 pub(crate) use order::queue;
 
-use crate::world::{Gates, World};
+use crate::world::World;
 use jiff::Timestamp;
 use nodelet_api::Disruption;
 use nodelet_api::objects::NodeSecrets;
@@ -214,7 +214,7 @@ fn begin(
         Some(("Paused", "the set is paused".to_owned()))
     } else if let Some(sentence) = windows::closed(&spec.windows, scene.now).filter(|_| !back) {
         Some(("WaitingForWindow", sentence))
-    } else if let Some(held) = scene.world.gates.get(scene.name).and_then(Gates::held).filter(|_| !back) {
+    } else if let Some(held) = scene.world.gates.get(scene.name).and_then(|gates| gates.held(None)).filter(|_| !back) {
         Some(held.told())
     } else if let Some(held) = runs::before(scene, outcome).filter(|_| !back) {
         Some(held.told())
@@ -272,6 +272,9 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
             None if free => (Step::Apply, Some(grant("free", Disruption::None))),
             _ => (Step::Stage, None),
         };
+        // Until the change is done, it is not known which nodelet reads this: one of 0.1 would refuse all of it.
+        let changes = slot.is_some_and(|slot| slot.step == SlotStep::Applying);
+        let units = if changes { Vec::new() } else { units::asked(scene.set) };
         let wanted = NodeStateSpec {
             node_set_ref: Some(Reference { name: scene.name.to_owned() }),
             class_ref: Some(spec.class_ref.clone()),
@@ -279,7 +282,7 @@ fn hand_out(scene: &Scene<'_>, outcome: &mut Outcome, secrets: &BTreeMap<String,
             step,
             grant,
             secrets: secrets.clone(),
-            units: units::asked(scene.set),
+            units,
         };
         let wanted = wanted.for_nodelet(member.nodelet_version());
         if current != Some(&wanted) {

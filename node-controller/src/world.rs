@@ -128,12 +128,27 @@ impl fmt::Debug for Source {
 
 /// What was found at the gates of a set that are the same for all its nodes. One that nobody asked yet is not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gates(pub BTreeMap<String, Result<(), Held>>);
+pub struct Gates(pub BTreeMap<String, Answer>);
+
+/// What was found at a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// When the question began: what changed after that, it does not speak of.
+    pub asked: Timestamp,
+    /// Whether it is passed.
+    pub found: Result<(), Held>,
+}
 
 impl Gates {
-    /// Why not all are passed, with the gate's name. What is broken goes before what only takes its time.
-    pub fn held(&self) -> Option<Held> {
-        let held = self.0.iter().filter_map(|(name, found)| Some(found.as_ref().err()?.clone().at_gate(name)));
+    /// Why not all are passed, with the gate's name. What is broken goes before what only takes its time. Answers to
+    /// questions from before `since` say nothing.
+    pub fn held(&self, since: Option<Timestamp>) -> Option<Held> {
+        let held = self.0.iter().filter_map(|(name, answer)| {
+            if since.is_some_and(|since| answer.asked < since) {
+                return Some(Held::Runs("it was not looked at since the node changed".to_owned()).at_gate(name));
+            }
+            Some(answer.found.as_ref().err()?.clone().at_gate(name))
+        });
         held.min_by_key(|held| matches!(held, Held::Runs(_)))
     }
 }
@@ -145,7 +160,8 @@ pub struct Run {
     pub gate: String,
     /// The revision that it is about.
     pub revision: String,
-    /// [`Run::BEFORE`], or the uid of the Node whose change it follows.
+    /// [`Run::BEFORE`], with the moment of a retry behind `@`; or the uid of the Node whose change it follows, and when that
+    /// turn began.
     pub occasion: String,
 }
 

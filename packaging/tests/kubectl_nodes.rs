@@ -71,6 +71,9 @@ fn completes(tree: &Path) {
         (&["status", "--wat"], "--watch\n:4\n"),
         (&["pause", ""], "edge\nworkers\n:4\n"),
         (&["status", "w"], "workers\n:4\n"),
+        (&["retry", "w"], "workers\n:4\n"),
+        // A name, and no pattern.
+        (&["pause", "w.*"], ":4\n"),
         (&["why", ""], ":4\n"),
     ] {
         let answer = run(Command::new(&hook).args(words).env("PATH", &path));

@@ -132,11 +132,17 @@ fn build(version: &str, commit: &str, dir: &Path) -> Result<()> {
 fn extract(commit: &str, checkout: &Path) -> Result<()> {
     let git = || {
         let mut git = Command::new("git");
-        git.arg("-C").arg(paths::checkout());
+        // A checkout of another user, mounted into a container for example, is refused without it.
+        let trusted = format!("safe.directory={}", paths::checkout().display());
+        git.args(["-c", &trusted, "-C"]).arg(paths::checkout());
         git
     };
-    if run(git().args(["cat-file", "-e", &format!("{commit}^{{commit}}")])).is_err() {
-        // A shallow clone.
+    if let Err(error) = run(git().args(["cat-file", "-e", &format!("{commit}^{{commit}}")])) {
+        // Only a shallow clone lacks it for a reason that fetching mends.
+        let shallow = run(git().args(["rev-parse", "--is-shallow-repository"]));
+        if !shallow.as_deref().is_ok_and(|text| text.trim() == "true") {
+            return Err(error).with_context(|| format!("looking for the commit {commit} in the history here"));
+        }
         run_for(git().args(["fetch", "--quiet", "--depth=1", "origin", commit]), BUILD_LIMIT).with_context(|| {
             format!(
                 "the history here does not have the commit {commit}, and it can't be fetched from origin. Do one of \

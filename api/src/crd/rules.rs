@@ -133,7 +133,7 @@ const BUNDLE: &str = "!has(self.caBundle) || self.caBundle.contains('-----BEGIN 
 const WRITE_BUNDLE: &str = "write certificates in PEM, beginning with -----BEGIN CERTIFICATE-----";
 
 /// What must hold between the fields of a type: the rule and what to write instead.
-const BETWEEN_FIELDS: [(&str, &str, &str); 25] = [
+const BETWEEN_FIELDS: [(&str, &str, &str); 29] = [
     ("File", "has(self.content) != has(self.contentFrom)", "write exactly one of `content` and `contentFrom`"),
     (
         "File",
@@ -214,6 +214,26 @@ const BETWEEN_FIELDS: [(&str, &str, &str); 25] = [
         "ObjectGate",
         "self.kind != 'Secret' || self.apiVersion != 'v1'",
         "gates don't look into Secrets: what an expression says of one could be read in the set's status",
+    ),
+    (
+        "ObjectGate",
+        "self.apiVersion.matches(r'^([a-z0-9][a-z0-9.-]*/)?v[a-z0-9]+$')",
+        "write `apiVersion` such as v1 or apps/v1",
+    ),
+    (
+        "ObjectGate",
+        r"!self.kind.matches(r'[/?#%\s]|[.][.]') && !self.name.matches(r'[/?#%\s]|[.][.]') && (!has(self.namespace) || self.namespace.matches(r'^[a-z0-9-]+$'))",
+        "write `kind`, `namespace` and `name` without /, ?, #, %, spaces and ..",
+    ),
+    (
+        "SecretKey",
+        "self.name.matches(r'^[a-z0-9][a-z0-9.-]*$') && !self.name.contains('..')",
+        "write the name of a Secret: small letters, digits, - and .",
+    ),
+    (
+        "JobGate",
+        "self.namespace.matches(r'^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",
+        "write the name of a namespace: small letters, digits and -",
     ),
     ("HttpGate", WEB, WRITE_WEB),
     ("HttpGate", SAFE, WRITE_SAFE),

@@ -110,7 +110,8 @@ pub struct PrometheusGate {
     pub token_secret_ref: Option<SecretKey>,
 }
 
-/// A key of a Secret in the controller's namespace, which carries the label `nodelet.dev/gate-token: "true"`.
+/// A key of a Secret in the controller's namespace, which carries the label `nodelet.dev/gate-token: "true"` and, in the
+/// annotation `nodelet.dev/gate-url`, scheme, host and port of the address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretKey {

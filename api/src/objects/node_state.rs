@@ -45,8 +45,9 @@ pub struct NodeStateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<NodeSecrets>,
     /// Units whose state is to be reported: those that gates of the set name.
+    // As many as 16 gates can name, with 16 each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<UnitName>", length(max = 64))]
+    #[schemars(with = "Vec<UnitName>", length(max = 256))]
     pub units: Vec<String>,
 }
 
@@ -124,7 +125,7 @@ pub struct NodeStateStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub packages: Vec<ManagedPackage>,
-    /// The units that `spec.units` names, as systemd has them. A nodelet that does not know how to has no such field.
+    /// The units that `spec.units` names, as systemd has them. A nodelet of 0.1 has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub units: Option<Vec<UnitReport>>,

@@ -293,6 +293,9 @@ pub struct Slot {
     pub node: String,
     /// Its Node's uid: another machine of the same name has no slot.
     pub uid: String,
+    /// When its turn began: no two turns of a node are the same.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub claimed: String,
     /// The revision that it goes to.
     pub revision: String,
     /// How far it is.

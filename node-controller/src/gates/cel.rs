@@ -4,7 +4,6 @@
 //! interpreter knows no bounds, and a thread can't be ended: so an expression is evaluated in a process of its own, this
 //! program once more, which is ended when it takes too much of either.
 
-use super::Asker;
 use anyhow::{Context, bail};
 use cel::common::ast::Expr;
 use cel::{ExecutionError, IdedExpr, Program, Value as Cel};
@@ -17,11 +16,14 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
+use tokio::sync::Semaphore;
 
 /// How long an evaluation may take. The usual one takes milliseconds, most of them for the process.
 const LIMIT: Duration = Duration::from_secs(2);
 /// How much memory it may take, in bytes: more than enough for an object of the largest size that etcd keeps.
 const MEMORY: u64 = 64 << 20;
+/// How long one waits for a place to run.
+const PLACE_LIMIT: Duration = Duration::from_secs(3);
 /// As many may run at once: together they must leave most of what config/default gives the controller.
 pub(super) const AT_ONCE: usize = 4;
 /// As many values are shown when an expression is false.
@@ -62,9 +64,13 @@ impl Sample {
     }
 }
 
-/// Evaluates; an error is the sentence that says why the answer is not `true`.
-pub(super) async fn evaluate(asker: &Asker, question: &Question) -> anyhow::Result<()> {
-    let _place = asker.evaluations.acquire().await.context("the controller stops")?;
+/// Evaluates; an error is the sentence that says why the answer is not `true`. `None` when there is no place for it now.
+pub(super) async fn evaluate(places: &Semaphore, question: &Question) -> Option<anyhow::Result<()>> {
+    let _place = tokio::time::timeout(PLACE_LIMIT, places.acquire()).await.ok()?;
+    Some(evaluate_now(question).await)
+}
+
+async fn evaluate_now(question: &Question) -> anyhow::Result<()> {
     let expression = &question.expression;
     let answered = tokio::time::timeout(LIMIT, ask_process(question)).await;
     let answered = answered
@@ -97,6 +103,8 @@ async fn ask_process(question: &Question) -> anyhow::Result<Result<(), String>> 
 
 /// The other side of it: reads a question from the standard input and writes the answer to the standard output.
 pub(crate) fn serve() -> anyhow::Result<()> {
+    // What is ended for its memory is no crash that anybody wants to look into, and it may hold what is nobody's business.
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).context("forbidding a dump")?;
     setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY).context("limiting the memory")?;
     setrlimit(Resource::RLIMIT_CPU, LIMIT.as_secs(), LIMIT.as_secs()).context("limiting the time")?;
     let mut text = Vec::new();
@@ -242,7 +250,8 @@ fn path(expression: &Expr) -> Option<Vec<String>> {
     }
 }
 
-fn short(text: &str, length: usize) -> String {
+/// A text, or its beginning where it is longer.
+pub(super) fn short(text: &str, length: usize) -> String {
     if text.chars().count() <= length {
         return text.to_owned();
     }
@@ -335,6 +344,14 @@ mod tests {
             of_samples("size(result) == 0", &["1", "2"]).unwrap_err(),
             "size(result) == 0 is false (result is 2 samples)"
         );
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_place_does_not_wait_long() {
+        let places = Semaphore::new(1);
+        let _taken = places.acquire().await.unwrap();
+        let question = Question { expression: "true".into(), subject: Subject::Samples(Vec::new()) };
+        assert!(evaluate(&places, &question).await.is_none());
     }
 
     #[test]

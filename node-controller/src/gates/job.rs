@@ -1,6 +1,6 @@
 //! Gates that run a Job. What a gate asks for is in the Job's name, so that it is asked for once, whoever asks and how often.
 
-use super::{Asker, explain};
+use super::{Asker, explain, names};
 use crate::act::{GATE_LABEL, MANAGER, SET_LABEL};
 use crate::world::{Held, Run};
 use k8s_openapi::api::batch::v1::Job;
@@ -11,7 +11,8 @@ use nodelet_api::objects::{GROUP, Gate, JobGate, VERSION};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-/// How long, in seconds, a Job stays to be looked at when it is over.
+/// How long, in seconds, a Job stays at least when it is over: one that is gone before it was looked at would run again, and
+/// again.
 const STAYS: u32 = 3600;
 /// The longest name of a Job: it becomes a label's value.
 const NAME: usize = 63;
@@ -28,6 +29,7 @@ pub(super) struct Owner {
 /// Passed when the Job has completed. Makes it, where it is not there.
 pub(super) async fn ask(asker: &Asker, owner: &Owner, gate: &Gate, job: &JobGate, run: &Run) -> Result<(), Held> {
     let (name, namespace) = (name(owner, gate, run), job.namespace.as_str());
+    names::check_namespace(namespace).map_err(|error| Held::Fails(error.to_string()))?;
     let resource = ApiResource::erase::<Job>(&());
     let title = format!("Job {namespace}/{name}");
     let fails = |error: kube::Error, verb| Held::Fails(explain(error, verb, &resource, Some(namespace)).to_string());
@@ -88,7 +90,10 @@ fn object(owner: &Owner, gate: &Gate, job: &JobGate, run: &Run, name: &str) -> V
     let Owner { set, uid } = owner;
     let labels = json!({SET_LABEL: label(set), GATE_LABEL: gate.name});
     let mut spec = job.template.spec.clone();
-    spec.entry("ttlSecondsAfterFinished").or_insert(json!(STAYS));
+    let stays = spec.entry("ttlSecondsAfterFinished").or_insert(json!(STAYS));
+    if stays.as_i64().is_some_and(|seconds| seconds < i64::from(STAYS)) {
+        *stays = json!(STAYS);
+    }
     // Its pods are known by them, too.
     let pods = spec.entry("template").or_insert_with(|| json!({}));
     merge(pods, "metadata", "labels", &labels);
@@ -176,9 +181,11 @@ mod tests {
             (&json!(3600), &json!(0))
         );
         let mut own = gate.clone();
-        own.job.as_mut().unwrap().template.spec.insert("ttlSecondsAfterFinished".into(), json!(5));
-        let made = object(&owner(), &own, own.job.as_ref().unwrap(), &run, "j");
-        assert_eq!(made["spec"]["ttlSecondsAfterFinished"], 5);
+        for (written, expected) in [(0, 3600), (5, 3600), (7200, 7200)] {
+            own.job.as_mut().unwrap().template.spec.insert("ttlSecondsAfterFinished".into(), json!(written));
+            let made = object(&owner(), &own, own.job.as_ref().unwrap(), &run, "j");
+            assert_eq!(made["spec"]["ttlSecondsAfterFinished"], expected);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Gates that look at an object of the cluster.
 
-use super::cel::{self, Question, Subject};
-use super::{Asker, explain};
+use super::cel::{Question, Subject};
+use super::{Asker, explain, names};
 use anyhow::{Context, bail, ensure};
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -12,24 +12,21 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Passed when the object has the condition, or when the expression is true of it.
-pub(super) async fn ask(asker: &Asker, gate: &ObjectGate) -> anyhow::Result<()> {
-    // The controller reads Secrets of its own namespace, and whoever may edit a set may not.
-    ensure!(gate.api_version != "v1" || gate.kind != "Secret", "gates don't look into Secrets");
+/// Passed when the object has the condition, or when the expression that is left is true of it.
+pub(super) async fn ask(asker: &Asker, gate: &ObjectGate) -> anyhow::Result<Option<Question>> {
     let what = title(gate);
     let object = read(asker, gate).await?;
     match (&gate.condition, &gate.cel) {
-        (Some(condition), _) => holds(&object, condition).with_context(|| what),
+        (Some(condition), _) => holds(&object, condition).map(|()| None).with_context(|| what),
         (None, Some(expression)) => {
-            let question = Question { expression: expression.clone(), subject: Subject::Object(object) };
-            cel::evaluate(asker, &question).await.with_context(|| what)
+            Ok(Some(Question { expression: expression.clone(), subject: Subject::Object(object) }))
         }
         (None, None) => bail!("{what}: neither `condition` nor `cel` says what must be true of it"),
     }
 }
 
 /// As in `Deployment shop/web`.
-fn title(gate: &ObjectGate) -> String {
+pub(super) fn title(gate: &ObjectGate) -> String {
     match &gate.namespace {
         Some(namespace) => format!("{} {namespace}/{}", gate.kind, gate.name),
         None => format!("{} {}", gate.kind, gate.name),
@@ -37,9 +34,9 @@ fn title(gate: &ObjectGate) -> String {
 }
 
 async fn read(asker: &Asker, gate: &ObjectGate) -> anyhow::Result<Value> {
-    let (group, version) = gate.api_version.rsplit_once('/').unwrap_or(("", &gate.api_version));
-    let kind = GroupVersionKind::gvk(group, version, &gate.kind);
+    let kind = kind(gate)?;
     let (resource, scope) = asker.kinds.resolve(&asker.client, &kind).await?;
+    refuse_secrets(&resource)?;
     let api: Api<DynamicObject> = match (&gate.namespace, scope) {
         (Some(namespace), Scope::Namespaced) => Api::namespaced_with(asker.client.clone(), namespace, &resource),
         (None, Scope::Cluster) => Api::all_with(asker.client.clone(), &resource),
@@ -53,9 +50,30 @@ async fn read(asker: &Asker, gate: &ObjectGate) -> anyhow::Result<Value> {
         asker.kinds.forget(&kind);
         bail!("{} does not exist", title(gate));
     };
+    ensure!(is_asked_for(&object, gate), "{}: the API server answers with another object", title(gate));
     // Large, and nobody's business.
     object.metadata.managed_fields = None;
     serde_json::to_value(object).context("reading the object")
+}
+
+/// The kind, where all that is written there can be part of an address.
+fn kind(gate: &ObjectGate) -> anyhow::Result<GroupVersionKind> {
+    let (group, version) = names::group_and_version(&gate.api_version)?;
+    names::check("kind", &gate.kind)?;
+    names::check("name", &gate.name)?;
+    gate.namespace.as_deref().map_or(Ok(()), |namespace| names::check("namespace", namespace))?;
+    Ok(GroupVersionKind::gvk(group, version, &gate.kind))
+}
+
+/// The controller reads Secrets of its own namespace, and whoever may edit a set may not. Asked of what the cluster found
+/// for the kind: there may be more than one way to write it.
+fn refuse_secrets(resource: &ApiResource) -> anyhow::Result<()> {
+    ensure!(!resource.group.is_empty() || resource.plural != "secrets", "gates don't look into Secrets");
+    Ok(())
+}
+
+fn is_asked_for(object: &DynamicObject, gate: &ObjectGate) -> bool {
+    object.metadata.name.as_ref() == Some(&gate.name) && object.metadata.namespace == gate.namespace
 }
 
 /// Whether a condition of an object is true.
@@ -101,6 +119,43 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
+
+    fn gate(fields: &[(&str, &str)]) -> ObjectGate {
+        let mut gate = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"});
+        fields.iter().for_each(|(name, value)| gate[*name] = json!(value));
+        serde_json::from_value(gate).unwrap()
+    }
+
+    #[test]
+    fn secrets_and_other_addresses_are_refused() {
+        assert_eq!(kind(&gate(&[])).unwrap(), GroupVersionKind::gvk("apps", "v1", "Deployment"));
+        for (field, value) in [
+            ("apiVersion", "/v1"),
+            ("kind", "Secret?"),
+            ("namespace", "nodelet-system/secrets/token?x="),
+            ("namespace", ".."),
+            ("name", "web/log"),
+            ("name", "web%2flog"),
+        ] {
+            assert!(kind(&gate(&[(field, value)])).unwrap_err().to_string().contains(field), "{value}");
+        }
+        let resource = |group: &str, kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        assert!(refuse_secrets(&resource("", "Secret")).is_err());
+        assert!(refuse_secrets(&resource("", "Service")).is_ok());
+        assert!(refuse_secrets(&resource("example.org", "Secret")).is_ok(), "what somebody else calls so");
+    }
+
+    #[test]
+    fn another_object_is_no_answer() {
+        let object =
+            |metadata: Value| -> DynamicObject { serde_json::from_value(json!({"metadata": metadata})).unwrap() };
+        assert!(is_asked_for(&object(json!({"name": "web", "namespace": "shop"})), &gate(&[])));
+        for other in
+            [json!({}), json!({"name": "web"}), json!({"name": "web", "namespace": "x"}), json!({"namespace": "shop"})]
+        {
+            assert!(!is_asked_for(&object(other.clone()), &gate(&[])), "{other}");
+        }
+    }
 
     #[test]
     fn conditions_are_true_or_say_why_not() {

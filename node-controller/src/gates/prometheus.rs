@@ -1,40 +1,70 @@
 //! Gates that ask Prometheus.
 
 use super::Asker;
-use super::cel::{self, Question, Sample, Subject};
+use super::cel::{Question, Sample, Subject};
 use super::web::Address;
 use anyhow::{Context, bail};
 use nodelet_api::objects::PrometheusGate;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 
-/// Passed when the expression is true of what the query gives now.
-pub(super) async fn ask(asker: &Asker, gate: &PrometheusGate) -> anyhow::Result<()> {
+/// Passed when the expression that is left is true of what the query gives now.
+pub(super) async fn ask(asker: &Asker, gate: &PrometheusGate) -> anyhow::Result<Option<Question>> {
     let (status, body) = Address::from(gate).post(asker, "/api/v1/query", &[("query", &gate.query)]).await?;
     let samples = samples(status, &body).with_context(|| format!("asking {}", gate.url))?;
-    cel::evaluate(asker, &Question { expression: gate.cel.clone(), subject: Subject::Samples(samples) }).await
+    Ok(Some(Question { expression: gate.cel.clone(), subject: Subject::Samples(samples) }))
 }
 
-/// The samples in an answer, as the HTTP API of Prometheus describes it.
+/// An answer, as the HTTP API of Prometheus describes it. Of what is not looked at nothing is kept.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    status: String,
+    error_type: Option<String>,
+    error: Option<String>,
+    data: Option<Data>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+enum Data {
+    Vector(Vec<Entry>),
+    Scalar(Pair),
+    Matrix(IgnoredAny),
+    String(IgnoredAny),
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    metric: BTreeMap<String, String>,
+    value: Pair,
+}
+
+/// A time and a number, which is a text.
+#[derive(Deserialize)]
+struct Pair(#[allow(dead_code, reason = "it is there")] IgnoredAny, String);
+
+/// The samples in an answer.
 fn samples(status: u16, body: &[u8]) -> anyhow::Result<Vec<Sample>> {
-    let Ok(answer) = serde_json::from_slice::<Value>(body) else {
+    let Ok(answer) = serde_json::from_slice::<Answer>(body) else {
         bail!("it answers with {status}, and not as Prometheus does");
     };
-    if answer["status"] != "success" {
-        let word = |name: &str| answer[name].as_str().unwrap_or("no reason").to_owned();
-        bail!("Prometheus says {}: {}", word("errorType"), word("error"));
+    if answer.status != "success" {
+        let word = |word: Option<String>| word.unwrap_or_else(|| "no reason".to_owned());
+        bail!("Prometheus says {}: {}", word(answer.error_type), word(answer.error));
     }
-    let data = &answer["data"];
-    let sample = |metric: &Value, pair: &Value| {
-        let metric: BTreeMap<String, String> = serde_json::from_value(metric.clone()).unwrap_or_default();
-        let value = pair[1].as_str().context("a sample without a value")?.to_owned();
-        Ok(Sample { metric, value })
+    let kind = match answer.data.context("it answers without data")? {
+        Data::Vector(entries) => {
+            let sample = |entry: Entry| Sample { metric: entry.metric, value: entry.value.1 };
+            return Ok(entries.into_iter().map(sample).collect());
+        }
+        Data::Scalar(pair) => return Ok(vec![Sample { metric: BTreeMap::new(), value: pair.1 }]),
+        Data::Matrix(_) => "matrix",
+        Data::String(_) => "string",
     };
-    match (data["resultType"].as_str().unwrap_or_default(), data["result"].as_array()) {
-        ("vector", Some(entries)) => entries.iter().map(|entry| sample(&entry["metric"], &entry["value"])).collect(),
-        ("scalar", Some(_)) => Ok(vec![sample(&Value::Null, &data["result"])?]),
-        (kind, _) => bail!("the query gives a {kind}: write one that gives an instant vector or a number"),
-    }
+    bail!("the query gives a {kind}: write one that gives an instant vector or a number")
 }
 
 #[cfg(test)]
@@ -60,6 +90,13 @@ mod tests {
             read(r#"{"status": "error", "errorType": "bad_data", "error": "1:3: parse error: unexpected <op:+>"}"#),
             Err("Prometheus says bad_data: 1:3: parse error: unexpected <op:+>".to_owned())
         );
+        assert!(
+            data(r#"{"resultType": "string", "result": [1, "a"]}"#)
+                .unwrap_err()
+                .starts_with("the query gives a string")
+        );
+        let odd = Err("it answers with 200, and not as Prometheus does".to_owned());
+        assert_eq!(data(r#"{"resultType": "vector", "result": [{"metric": {}, "value": [1]}]}"#), odd);
         assert_eq!(read("<html>"), Err("it answers with 200, and not as Prometheus does".to_owned()));
     }
 }

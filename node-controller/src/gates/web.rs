@@ -1,8 +1,9 @@
 //! Requests over HTTP, with TLS or without.
 
-use super::Asker;
+use super::{Asker, names};
 use anyhow::{Context, ensure};
 use bytes::Bytes;
+use http::Uri;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::HttpsConnectorBuilder;
@@ -19,6 +20,8 @@ use std::sync::{Arc, OnceLock};
 /// The label of Secrets whose tokens gates may send. Without it, whoever may edit a set could have any Secret of the
 /// controller's namespace sent to an address of his own.
 const TOKEN_LABEL: &str = "nodelet.dev/gate-token";
+/// The annotation of such a Secret with the one place that its token may be sent to.
+const TOKEN_URL: &str = "nodelet.dev/gate-url";
 /// As many bytes of an answer are read.
 const BODY_LIMIT: usize = 1 << 20;
 
@@ -73,7 +76,7 @@ impl Address<'_> {
             .with_context(|| format!("{} is no address", self.url))?;
         if let Some(reference) = self.token {
             ensure!(self.url.starts_with("https://"), "a token is sent to https:// alone, and {} is not", self.url);
-            let token = token(asker, reference).await?;
+            let token = token(asker, reference, &origin(self.url)?).await?;
             request.headers_mut().insert(AUTHORIZATION, token);
         }
         let connector =
@@ -96,14 +99,43 @@ impl Address<'_> {
     }
 }
 
+/// Where an address leads: scheme, host and port, as text.
+fn origin(url: &str) -> anyhow::Result<String> {
+    let uri: Uri = url.parse().with_context(|| format!("{url} is no address"))?;
+    let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority());
+    let authority = authority.with_context(|| format!("{url} is no address"))?;
+    // What is before an @ looks like a host to people.
+    ensure!(!authority.as_str().contains('@'), "write the address without a user: {}", authority.host());
+    // What is no port the library passes over.
+    let behind = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    let port = match (behind.strip_prefix(':'), scheme) {
+        (Some(text), _) => text.parse::<u16>().with_context(|| format!("{text} is no port"))?,
+        (None, "https") => 443,
+        (None, _) => 80,
+    };
+    Ok(format!("{scheme}://{}:{port}", authority.host().to_ascii_lowercase()))
+}
+
+/// Refuses a Secret that nobody marked for gates, and for that place: who may edit a set may not choose where it is sent.
+fn check(secret: &Secret, name: &str, origin: &str) -> anyhow::Result<()> {
+    let meant = secret.labels().get(TOKEN_LABEL).is_some_and(|value| value == "true");
+    ensure!(meant, "the Secret {name} is not meant for gates: give it the label {TOKEN_LABEL}: \"true\"");
+    let place = secret.annotations().get(TOKEN_URL).and_then(|url| self::origin(url).ok());
+    ensure!(
+        place.as_deref() == Some(origin),
+        "the Secret {name} is not meant for {origin}: give it the annotation {TOKEN_URL}: \"{origin}\""
+    );
+    Ok(())
+}
+
 /// The token, as a header that nothing prints.
-async fn token(asker: &Asker, reference: &SecretKey) -> anyhow::Result<HeaderValue> {
+async fn token(asker: &Asker, reference: &SecretKey, origin: &str) -> anyhow::Result<HeaderValue> {
     let SecretKey { name, key } = reference;
+    names::check("tokenSecretRef.name", name)?;
     let secrets: Api<Secret> = Api::namespaced(asker.client.clone(), &asker.namespace);
     let secret = secrets.get_opt(name).await.with_context(|| format!("reading the Secret {name}"))?;
     let secret = secret.with_context(|| format!("there is no Secret {name} in {}", asker.namespace))?;
-    let meant = secret.labels().get(TOKEN_LABEL).is_some_and(|value| value == "true");
-    ensure!(meant, "the Secret {name} is not meant for gates: give it the label {TOKEN_LABEL}: \"true\"");
+    check(&secret, name, origin)?;
     let bytes = secret.data.unwrap_or_default().remove(key);
     let bytes = bytes.with_context(|| format!("the Secret {name} has no key {key}"))?.0;
     let header = [b"Bearer ", bytes.trim_ascii()].concat();
@@ -143,6 +175,38 @@ fn system_roots() -> anyhow::Result<Arc<RootCertStore>> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_token_is_sent_where_its_secret_says() {
+        for (url, expected) in [
+            ("https://shop.example.org/healthz?x=1", "https://shop.example.org:443"),
+            ("https://Shop.example.org:8443", "https://shop.example.org:8443"),
+            ("http://a/", "http://a:80"),
+            ("https://[::1]:6443/x", "https://[::1]:6443"),
+        ] {
+            assert_eq!(origin(url).unwrap(), expected);
+        }
+        for url in ["https://shop.example.org@evil.example.org/", "https://u:p@a/", "/a", "", "https://a:99999/"] {
+            assert!(origin(url).is_err(), "{url}");
+        }
+        let secret = |label: &str, url: Option<&str>| -> Secret {
+            let annotations = url.map(|url| json!({TOKEN_URL: url}));
+            serde_json::from_value(json!({"metadata": {"labels": {TOKEN_LABEL: label}, "annotations": annotations}}))
+                .unwrap()
+        };
+        let place = "https://shop.example.org:443";
+        let said = |secret: &Secret| check(secret, "probe", place).map_err(|error| error.to_string());
+        for url in ["https://shop.example.org", "https://shop.example.org:443/", "https://SHOP.example.org/healthz"] {
+            assert_eq!(said(&secret("true", Some(url))), Ok(()), "{url}");
+        }
+        assert!(said(&secret("false", Some(place))).unwrap_err().contains("the label nodelet.dev/gate-token"));
+        let other = "the Secret probe is not meant for https://shop.example.org:443: give it the annotation \
+                     nodelet.dev/gate-url: \"https://shop.example.org:443\"";
+        for url in [None, Some("https://shop.example.org.evil.org"), Some("http://shop.example.org"), Some("*")] {
+            assert_eq!(said(&secret("true", url)).unwrap_err(), other, "{url:?}");
+        }
+    }
 
     #[test]
     fn a_bundle_has_certificates() {

@@ -117,6 +117,7 @@ impl Fixture {
         let slot = Slot {
             node: node.into(),
             uid: format!("uid-{node}"),
+            claimed: "2026-11-17T11:57:00.000Z".into(),
             revision: NEW.into(),
             step,
             disruption: Disruption::Drain,

@@ -60,6 +60,7 @@ pub(super) fn claim(scene: &Scene<'_>, pending: &[&String], outcome: &mut Outcom
         outcome.slots.push(Slot {
             node: name.clone(),
             uid: member.uid(),
+            claimed: exact_time_text(scene.now),
             revision: goal,
             step: SlotStep::Claimed,
             disruption,

@@ -1,21 +1,21 @@
 //! Jobs of gates: when each is run, and what its end means for the turns.
 //!
-//! Once before the first node of a revision, and once after each node's change. Where nodes go back, nothing is run before:
-//! a way back must not wait for what may be broken.
+//! Once before the first node of a revision, and once after each node's change. Where nodes go back, nothing is run: a way
+//! back must not wait for what may be broken.
 
 use super::{Outcome, Scene};
 use crate::world::{Held, Run};
-use nodelet_api::objects::{Gate, NodeSet, Slot, SlotStep};
+use nodelet_api::objects::{Gate, NodeFailure, NodeSet, Slot, SlotStep};
 
 /// The runs that are due, by what the set's status says. A passed one stays due until its occasion is over.
 pub(crate) fn wanted(set: &NodeSet) -> Vec<(&Gate, Run)> {
     let Some(status) = &set.status else { return Vec::new() };
     let target = status.update_revision.as_str();
     let first = is_first(status.updated_replicas == 0, target, &status.current_revision, &status.slots);
-    let before = first.then_some((target, Run::BEFORE));
-    let after = status.slots.iter().filter(|slot| slot.step == SlotStep::Soaking);
-    let occasions: Vec<(&str, &str)> =
-        before.into_iter().chain(after.map(|slot| (slot.revision.as_str(), slot.uid.as_str()))).collect();
+    let before = first.then(|| (target, before_first(set)));
+    let after = status.slots.iter().filter(|slot| is_followed(set, slot));
+    let after = after.map(|slot| (slot.revision.as_str(), after_turn(slot)));
+    let occasions: Vec<(&str, String)> = before.into_iter().chain(after).collect();
     let of_gate = |gate| occasions.iter().map(move |(revision, occasion)| (gate, run(gate, revision, occasion)));
     jobs(set).flat_map(of_gate).collect()
 }
@@ -23,7 +23,8 @@ pub(crate) fn wanted(set: &NodeSet) -> Vec<(&Gate, Run)> {
 /// Why no turn may begin, as far as Jobs say.
 pub(super) fn before(scene: &Scene<'_>, outcome: &Outcome) -> Option<Held> {
     let first = is_first(outcome.updated == 0, &outcome.target, &outcome.current, &outcome.slots);
-    let due = jobs(scene.set).filter(|_| first).filter_map(|gate| held(scene, gate, &outcome.target, Run::BEFORE));
+    let occasion = before_first(scene.set);
+    let due = jobs(scene.set).filter(|_| first).filter_map(|gate| held(scene, gate, &outcome.target, &occasion));
     let failed =
         outcome.slots.iter().filter_map(|slot| after(scene, slot).filter(|held| matches!(held, Held::Fails(_))));
     // What is broken goes before what only takes its time.
@@ -32,10 +33,33 @@ pub(super) fn before(scene: &Scene<'_>, outcome: &Outcome) -> Option<Held> {
 
 /// Why a node that soaks is not done, as far as Jobs say.
 pub(super) fn after(scene: &Scene<'_>, slot: &Slot) -> Option<Held> {
-    if slot.step != SlotStep::Soaking {
+    if !is_followed(scene.set, slot) {
         return None;
     }
-    jobs(scene.set).find_map(|gate| held(scene, gate, &slot.revision, &slot.uid)).or_else(|| unasked(scene))
+    let occasion = after_turn(slot);
+    jobs(scene.set).find_map(|gate| held(scene, gate, &slot.revision, &occasion)).or_else(|| unasked(scene))
+}
+
+/// Whether a turn is so far that Jobs follow it, and goes ahead. What runs and what is waited for must be the same, so this
+/// looks at what the set's status says, and at nothing else.
+fn is_followed(set: &NodeSet, slot: &Slot) -> bool {
+    let undone = set.spec.undo.as_ref().is_some_and(|undo| undo.to == slot.revision);
+    let gave_way = set.status.as_ref().is_some_and(|status| {
+        let other_failed = |failure: &NodeFailure| !failure.skipped && failure.revision != slot.revision;
+        status.current_revision == slot.revision && status.failures.iter().any(other_failed)
+    });
+    slot.step == SlotStep::Soaking && !undone && !gave_way
+}
+
+/// The occasion of the runs before the first node. A retry asks for them anew.
+fn before_first(set: &NodeSet) -> String {
+    set.spec.retry.as_ref().map_or_else(|| Run::BEFORE.to_owned(), |retry| format!("{}@{retry}", Run::BEFORE))
+}
+
+/// The occasion of the runs after a turn; another turn of the same node is another one.
+fn after_turn(slot: &Slot) -> String {
+    // Slots of an older controller don't say it.
+    if slot.claimed.is_empty() { slot.uid.clone() } else { format!("{}@{}", slot.uid, slot.claimed) }
 }
 
 /// Whether a gate is the same for all nodes, at any time.

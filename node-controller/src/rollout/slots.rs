@@ -4,7 +4,7 @@ use super::drain::{self, Left};
 use super::retry::Verdict;
 use super::{Member, Outcome, Scene, order, runs, units, volumes};
 use crate::act::GATE_LABEL;
-use crate::world::{Gates, Held};
+use crate::world::Held;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -221,7 +221,10 @@ fn soaking(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot, outcome: &mut Ou
     let soak = SignedDuration::from_secs(scene.set.spec.strategy.soak_seconds.into());
     // What is not well around a node that goes back is what it goes back for.
     let ahead = slot.revision == scene.revision;
-    let gate = || scene.world.gates.get(scene.name).and_then(Gates::held).or_else(|| runs::after(scene, slot));
+    // What was found before the node changed says nothing of it as it is now.
+    let since = slot.since.parse::<Timestamp>().ok();
+    let gates = || scene.world.gates.get(scene.name).and_then(|gates| gates.held(since));
+    let gate = || gates().or_else(|| runs::after(scene, slot));
     let unwell = unwell(scene, member, slot).map(|what| ("NodeUnwell", what));
     match unwell.or_else(|| gate().filter(|_| ahead).map(Held::told)) {
         Some((_, what)) if is_overdue(scene, slot, soak + limit(scene)) => {
@@ -248,9 +251,11 @@ fn back_in_service(member: &Member<'_>, slot: &Slot, outcome: &mut Outcome) -> O
 /// What is not well with a node after its change.
 fn unwell(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Option<String> {
     // What the class asks for is what was applied only as long as the turn leads there.
-    let kubelet = scene.kubelet.filter(|_| slot.revision == scene.revision);
-    let unwell = member.unwell(kubelet, &slot.pressures).or_else(|| units::unwell(scene.set, member.state));
-    if let Some(unwell) = unwell {
+    let ahead = slot.revision == scene.revision;
+    let kubelet = scene.kubelet.filter(|_| ahead);
+    // Nor must a way back wait for a unit that is what it goes back for.
+    let units = || units::unwell(scene.set, member.state).filter(|_| ahead);
+    if let Some(unwell) = member.unwell(kubelet, &slot.pressures).or_else(units) {
         return Some(unwell);
     }
     // A controller that was just started does not know them yet.

@@ -12,8 +12,8 @@ pub(super) fn asked(set: &NodeSet) -> Vec<String> {
 /// The first unit that is not well, in words.
 ///
 /// A nodelet that is too old to report units is not waited for: it would hold every rollout up, and the one that brings the
-/// newer nodelet first of all. One of 0.1 is not even asked; of others it is known by having seen the question, and having no
-/// such field in the report.
+/// newer nodelet first of all. It is known by its version: one of 0.1 is not even asked, and all others report what they are
+/// asked for.
 pub(super) fn unwell(set: &NodeSet, state: Option<&NodeState>) -> Option<String> {
     let asked = asked(set);
     let first = asked.first()?;
@@ -23,12 +23,8 @@ pub(super) fn unwell(set: &NodeSet, state: Option<&NodeState>) -> Option<String>
     if version.is_some_and(|version| question.for_nodelet(version).units.is_empty()) {
         return None;
     }
-    let seen = state.is_some_and(|state| {
-        state.spec.units == asked
-            && status.is_some_and(|status| status.observed_generation >= state.metadata.generation)
-    });
     let Some(reported) = status.and_then(|status| status.units.as_ref()) else {
-        return (!seen).then(|| format!("its nodelet has not reported {first} yet"));
+        return Some(format!("its nodelet has not reported {first} yet"));
     };
     asked.iter().find_map(|name| match reported.iter().find(|unit| unit.name == *name) {
         Some(unit) if unit.state == "active" => None,
@@ -86,9 +82,8 @@ mod tests {
             (&both, 2, json!([unit("a.service", "activating"), b]), Some("a.service is activating")),
             (&both, 2, json!([a]), Some("its nodelet has not reported b.service yet")),
             (&both, 2, json!([]), Some(late)),
-            // It has seen the question, and does not know what it means.
-            (&both, 2, Value::Null, None),
-            // It has not seen it yet, or was not asked yet.
+            // It has not said anything of them yet, or was not asked yet.
+            (&both, 2, Value::Null, Some(late)),
             (&both, 1, Value::Null, Some(late)),
             (&json!([]), 2, Value::Null, Some(late)),
         ] {

@@ -41,8 +41,8 @@ const WAIT_LIMIT: Duration = Duration::from_secs(120);
 const FILE_WAIT: Duration = Duration::from_secs(30);
 /// What is said while nobody hands out anything.
 const NO_STATE: &str = "its NodeState does not exist: does a NodeSet select this node?";
-/// Codes of the API server that have nothing to do with what is written: no right, not there, changed, too many.
-const ELSEWHERE: [u16; 5] = [401, 403, 404, 409, 429];
+/// What the API server says of a field that its definitions don't have.
+const UNDECLARED: &str = "field not declared in schema";
 /// A renewal that failed is tried again after this part of what is left of the certificate.
 const RENEWAL_RETRIES: i32 = 10;
 
@@ -238,7 +238,8 @@ impl Follower {
         let least = status.least();
         let written = self.patch(objects, if *older { &least } else { status }).await;
         let written = match written {
-            Err(kube::Error::Api(refused)) if least != *status && !ELSEWHERE.contains(&refused.code) && !*older => {
+            // Nothing else: what passes, an API server that starts for example, must not turn units off.
+            Err(kube::Error::Api(refused)) if least != *status && !*older && is_undeclared(&refused.message) => {
                 self.patch(objects, &least).await.inspect(|()| {
                     *older = true;
                     tracing::warn!(%refused, "the definitions in the cluster are older than this nodelet: apply config/crd");
@@ -274,6 +275,11 @@ async fn tell(news: &mpsc::Sender<News>, taken: Taken) -> bool {
     news.send(News::NotUnderstood(not_understood)).await.is_ok() && (!asked || news.send(News::Asked).await.is_ok())
 }
 
+/// Whether the API server refused a status for a field that it does not know.
+fn is_undeclared(message: &str) -> bool {
+    message.contains(UNDECLARED)
+}
+
 /// Anything up to a time, differently for each node and each time; a twentieth of it at least.
 fn spread(wait: Duration, node: &str) -> Duration {
     use std::hash::{BuildHasher, RandomState};
@@ -284,6 +290,18 @@ fn spread(wait: Duration, node: &str) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_field_that_is_not_known_is_left_out() {
+        let older = "failed to create typed patch object (/n; nodelet.dev/v1alpha1, Kind=NodeState): .status.units: field \
+                     not declared in schema";
+        assert!(is_undeclared(older));
+        for other in
+            ["etcdserver: request timed out", "the server is currently unable to handle the request", "", "Too many"]
+        {
+            assert!(!is_undeclared(other), "{other}");
+        }
+    }
 
     #[test]
     fn waits_are_spread() {

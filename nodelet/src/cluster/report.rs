@@ -66,7 +66,7 @@ impl Report {
 }
 
 impl Report {
-    /// Whoever asks gets an answer, also an empty one: without the field, the controller takes this nodelet for one that can't.
+    /// Whoever asks gets an answer, also an empty one.
     fn units_of(&self, asked: &[String]) -> Option<Vec<UnitReport>> {
         let mut units = self.units.clone();
         units.retain(|unit| asked.contains(&unit.name));

@@ -25,7 +25,7 @@ use nodelet_api::objects::UnitReport;
 use notify::Watchdog;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -110,7 +110,8 @@ impl Daemon {
         let (mut asked, mut drift) = (true, false);
         // Whether the units that the cluster asks for must be looked at, and whether that is under way.
         let (mut look, mut looking) = (false, false);
-        let next_check = Alarm::new();
+        let mut pace = units::Pace::default();
+        let (next_check, next_look) = (Alarm::new(), Alarm::new());
         notify::ready();
         self.publish();
         tracing::info!(version = self.status.version, state = self.status.source, "nodelet runs");
@@ -123,9 +124,14 @@ impl Daemon {
                 }
             }
             if let Some(reconciler) = reconciler.as_ref().filter(|_| look && !looking) {
-                (look, looking) = (false, true);
-                // Not here: while nobody reads the signals, the answers might not be read either.
-                tokio::spawn(units::look(Arc::clone(reconciler), news_to.clone()));
+                let wait = pace.wait(Instant::now());
+                if wait.is_zero() {
+                    (look, looking) = (false, true);
+                    // Not here: while nobody reads the signals, the answers might not be read either.
+                    tokio::spawn(units::look(Arc::clone(reconciler), news_to.clone()));
+                } else {
+                    next_look.set(wait);
+                }
             }
             tokio::select! {
                 _ = terminate.recv() => break,
@@ -172,11 +178,13 @@ impl Daemon {
                 },
                 () = watchdog.due() => watchdog.alive(),
                 () = next_check.rings(), if working.is_none() => asked = true,
+                () = next_look.rings() => {}
                 Some(message) = news.recv() => match message {
                     News::Progress(line) => self.enter(Phase::Converging, Some(line)),
                     News::Units(units) => {
                         looking = false;
-                        if self.report.units != units {
+                        if !units::is_same(&self.report.units, &units) {
+                            pace.note(Instant::now());
                             self.report.units = units;
                             self.publish();
                         }
@@ -187,6 +195,10 @@ impl Daemon {
                         match (&*result, &reconciler) {
                             (Ok(Some(round)), Some(reconciler)) => {
                                 let asked = units::asked(&self.root);
+                                if !self.report.units.iter().map(|unit| &unit.name).eq(&asked) {
+                                    // The cluster waits for others.
+                                    pace = units::Pace::default();
+                                }
                                 watcher.follow(&self.root, &round.target, &asked, reconciler.systemd()).await;
                                 // Also what changed before it was watched.
                                 look = true;

@@ -68,12 +68,13 @@ impl Watcher {
         let managed: BTreeSet<String> = target.units.iter().map(|unit| unit.name.clone()).collect();
         self.asked = asked.iter().filter(|name| !managed.contains(*name)).cloned().collect();
         let names: BTreeSet<String> = managed.union(&self.asked).cloned().collect();
-        if *self.units.names() != names {
+        let enablement = !managed.is_empty();
+        if !self.units.is_of(&names, enablement) {
             // The old streams go first: nobody reads them while the new ones are made, and a full one would keep
             // the connection from being read at all.
             self.units = UnitWatch::default();
             if let Some(systemd) = systemd {
-                self.units = UnitWatch::new(systemd, names).await;
+                self.units = UnitWatch::new(systemd, names, enablement).await;
             }
         }
     }

@@ -9,15 +9,17 @@ use zbus::{MatchRule, MessageStream};
 #[derive(Default)]
 pub(super) struct UnitWatch {
     names: BTreeSet<String>,
+    /// Whether changes of enablement are watched, too.
+    enablement: bool,
     /// Object paths of the units.
     paths: BTreeMap<String, String>,
     streams: SelectAll<MessageStream>,
 }
 
 impl UnitWatch {
-    /// Watches these units. What can't be watched is left to the regular check.
-    pub(super) async fn new(systemd: &Systemd, names: BTreeSet<String>) -> Self {
-        let mut watch = Self::default();
+    /// Watches these units, and where any is managed, their enablement. What can't be watched is left to the regular check.
+    pub(super) async fn new(systemd: &Systemd, names: BTreeSet<String>, enablement: bool) -> Self {
+        let mut watch = Self { enablement, ..Self::default() };
         for name in &names {
             match watch.add(systemd, name).await {
                 Ok(()) => {}
@@ -25,7 +27,7 @@ impl UnitWatch {
             }
         }
         // Enablement is no property of a unit; one signal tells of all changes.
-        if let (false, Err(error)) = (names.is_empty(), watch.add_enablement(systemd).await) {
+        if enablement && let Err(error) = watch.add_enablement(systemd).await {
             tracing::warn!(%error, "changes of enablement are found only by the regular check");
         }
         watch.names = names;
@@ -55,8 +57,9 @@ impl UnitWatch {
         Ok(())
     }
 
-    pub(super) fn names(&self) -> &BTreeSet<String> {
-        &self.names
+    /// Whether these are watched.
+    pub(super) fn is_of(&self, names: &BTreeSet<String>, enablement: bool) -> bool {
+        self.names == *names && self.enablement == enablement
     }
 
     /// Waits for the next change of a unit; its name.

@@ -104,7 +104,7 @@ async fn gates_hold_a_change_and_say_why() {
         println!("{name}: {:.1} s", start.elapsed().as_secs_f32());
     }
     scene.wait_until_said("the gate holds: no answer in 5 s");
-    // All that passed, together; and units that this node's nodelet can't report, as an old one could not.
+    // All that passed, together; and units that this node's nodelet can't report, because it says that it is an old one.
     passed.push(json!({"units": ["kubelet.service"]}));
     let gates: Vec<Value> = passed.iter().enumerate().map(|(n, gate)| named(&format!("g{n}"), gate)).collect();
     scene.gates(&json!(gates));
@@ -234,6 +234,16 @@ fn tls_and_a_token(scene: &Scene) -> Vec<Value> {
     scene.fails(&gate, "the Secret prober is not meant for gates");
     let label = ["label", "secret", "prober", "nodelet.dev/gate-token=true", "--namespace=nodelet-system"];
     scene.cluster.kubectl(&label).unwrap();
+    let place = format!("nodelet.dev/gate-url={}", scene.cluster.url());
+    scene.fails(&gate, "the Secret prober is not meant for https://");
+    let elsewhere = "nodelet.dev/gate-url=https://shop.example.org";
+    for (place, words) in [(elsewhere, "give it the annotation nodelet.dev/gate-url: "), (&place, "")] {
+        let annotate = ["annotate", "--overwrite", "secret", "prober", place, "--namespace=nodelet-system"];
+        scene.cluster.kubectl(&annotate).unwrap();
+        if !words.is_empty() {
+            scene.fails(&gate, words);
+        }
+    }
     scene.passes(&gate);
     let objects = scene.cluster.kubectl(&["get", "nodesets,nodestates,events", "-A", "-o", "json"]).unwrap();
     let log = std::fs::read_to_string(scene.controller.log()).unwrap();

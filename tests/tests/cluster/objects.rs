@@ -99,6 +99,16 @@ fn bad_objects_are_refused_with_a_way_out() {
         (&*gate("name: a, http: {url: 'https://a', caBundle: x}"), "write certificates in PEM"),
         (&*gate("name: a, object: {apiVersion: v1, kind: Pod, name: a}"), "write exactly one of `condition`"),
         (&*gate("name: a, object: {apiVersion: v1, kind: Secret, name: a, cel: 'true'}"), "don't look into Secrets"),
+        (&*gate("name: a, object: {apiVersion: /v1, kind: Secret, name: a, cel: 'true'}"), "such as v1 or apps/v1"),
+        (
+            &*gate("name: a, object: {apiVersion: v1, kind: Pod, namespace: 'a/secrets/b?c=', name: a, cel: 'true'}"),
+            "without /, ?, #, %",
+        ),
+        (
+            &*gate("name: a, http: {url: 'https://a', tokenSecretRef: {name: a/b, key: b}}"),
+            "write the name of a Secret",
+        ),
+        (&*gate("name: a, job: {namespace: a/b, template: {spec: {}}}"), "write the name of a namespace"),
         (&*gate("name: A, job: {namespace: a, template: {spec: {}}}"), "write the gate's in small letters"),
         (&*gate("name: a, job: {namespace: a, template: {}}"), "template.spec: Required value"),
         (&*gate("name: a, units: [kubelet]"), "such as kubelet.service"),

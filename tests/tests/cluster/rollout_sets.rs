@@ -79,6 +79,7 @@ pub(crate) async fn nodelets_with(client: Client, frozen: Names, odd: Odd) {
             let degraded = if fails { "True" } else { "False" };
             let report = json!({"status": {
                 "observedGeneration": state.metadata.generation,
+                "nodeletVersion": "0.1.0",
                 "applied": {"revision": if has { Some(revision.clone()) } else { applied }, "at": "2026-01-01T00:00:00Z"},
                 "staged": if has { Value::Null } else { json!({"revision": revision, "disruption": "Drain"}) },
                 "conditions": [{

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::decide::{Intent, Telling, decide};
-use crate::world::{Gates, Held, World};
+use crate::world::{Answer, Gates, Held, World};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use nodelet_api::Disruption;
@@ -128,7 +128,14 @@ impl Sim {
     pub(super) fn gate(&mut self, found: Result<(), String>) {
         let gate = json!({"name": "shop", "http": {"url": "http://shop/"}});
         self.set(|set| set.spec.health.gates = vec![serde_json::from_value(gate).unwrap()]);
-        self.world.gates.insert("s".into(), Gates([("shop".to_owned(), found.map_err(Held::Fails))].into()));
+        // As if it was asked at every moment.
+        self.answer("shop", Timestamp::MAX, found);
+    }
+
+    /// What was found at a gate, by a question that began then.
+    pub(super) fn answer(&mut self, gate: &str, asked: Timestamp, found: Result<(), String>) {
+        let answer = Answer { asked, found: found.map_err(Held::Fails) };
+        self.world.gates.insert("s".into(), Gates([(gate.to_owned(), answer)].into()));
     }
 
     /// As `kubectl nodes retry` has it.
