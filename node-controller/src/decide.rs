@@ -18,6 +18,7 @@ use crate::rollout::Eviction;
 use crate::world::World;
 use jiff::Timestamp;
 use nodelet_api::objects::{Condition, NodeClassStatus, NodeSetStatus, NodeStateSpec, time_text};
+use sets::Subject;
 use std::collections::BTreeSet;
 
 /// One thing to write.
@@ -186,7 +187,7 @@ pub fn decide(world: &World, now: Timestamp) -> Vec<Intent> {
             held.extend(set.status.iter().flat_map(|status| &status.slots).map(|slot| slot.uid.clone()));
             continue;
         }
-        let outcome = sets::roll(world, name, set, class, &nodes, &held, now, &mut intents);
+        let outcome = sets::roll(world, &Subject { name, set, class, nodes: &nodes }, &held, now, &mut intents);
         let contested = members.contested.get(name);
         let status = sets::status(world, set, class, outcome.as_ref(), &nodes, contested, now);
         held.extend(status.slots.iter().map(|slot| slot.uid.clone()));

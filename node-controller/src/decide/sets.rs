@@ -9,17 +9,24 @@ use jiff::Timestamp;
 use nodelet_api::objects::{Condition, NodeSecrets, NodeSet, NodeSetStatus, NodeState, SlotStep, time_text};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A set, its class as far as it can be handed out, and its nodes.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) name: &'a str,
+    pub(super) set: &'a NodeSet,
+    pub(super) class: Option<&'a Rendered>,
+    pub(super) nodes: &'a BTreeSet<String>,
+}
+
 /// Moves a set on: what its nodes must become, and what it says of itself. `None` while nobody knows what they are to be.
 pub(super) fn roll(
     world: &World,
-    name: &str,
-    set: &NodeSet,
-    class: Option<&Rendered>,
-    nodes: &BTreeSet<String>,
+    subject: &Subject<'_>,
     taken: &BTreeSet<String>,
     now: Timestamp,
     intents: &mut Vec<Intent>,
 ) -> Option<Outcome> {
+    let Subject { name, set, class, nodes } = *subject;
     let members: BTreeMap<String, Member<'_>> =
         nodes.iter().filter_map(|node| Some((node.clone(), member(world, node)?))).collect();
     // Without a class nothing begins; turns that were begun are finished with what they were begun for.

@@ -165,8 +165,10 @@ fn applying(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> Next {
     }
     let waits = member.state.and_then(|state| state.status.as_ref()).map(|status| status.waiting_for.clone());
     let waits = waits.filter(|text| !text.is_empty()).unwrap_or_else(|| "nodelet to report".to_owned());
-    if is_overdue(scene, slot, limit(scene)) {
-        let seconds = limit(scene).as_secs();
+    // Of a node whose kubelet is not heard of it shows after a while longer whether its nodelet is.
+    let patience = if member.is_away() { limit(scene) * 2 } else { limit(scene) };
+    if is_overdue(scene, slot, patience) {
+        let seconds = patience.as_secs();
         return Next::Ends(Verdict::Failed, format!("the change was not done in {seconds} s; it waits for: {waits}"));
     }
     if member.is_away() {
@@ -187,7 +189,7 @@ fn limit(scene: &Scene<'_>) -> SignedDuration {
 fn is_silent(scene: &Scene<'_>, member: &Member<'_>, slot: &Slot) -> bool {
     let lease = scene.world.heard.get(&slot.node).map(|(at, _)| *at);
     let heard = lease.max(member.last_report());
-    let long = heard.is_none_or(|at| scene.now.duration_since(at) > limit(scene));
+    let long = heard.is_none_or(|at| scene.now.duration_since(at) >= limit(scene));
     member.is_away() && long && is_overdue(scene, slot, limit(scene))
 }
 

@@ -202,6 +202,8 @@ fn a_node_that_nobody_hears_of_is_waited_for() {
     while !sim.status().slots.iter().any(|slot| slot.node == "n0" && slot.step == SlotStep::Applying) {
         sim.tick();
     }
+    // Its nodelet was heard a moment ago: that is no sign that it still is.
+    sim.world.heard.insert("n0".into(), (sim.now, 900));
     sim.heard("n0", "Unknown");
     sim.run(300);
     let status = sim.status();
