@@ -275,7 +275,10 @@ impl Sim {
         if has || may {
             let breaks = self.breaks.contains(&(name.to_owned(), revision.clone()));
             if !has && (breaks || self.pinned.contains_key(name)) {
-                self.pinned.insert(name.to_owned(), revision.clone());
+                // Without anything to go back to it is tried again, as after any failure.
+                if old.applied.is_some() {
+                    self.pinned.insert(name.to_owned(), revision.clone());
+                }
                 status.conditions =
                     vec![condition("Converged", false, "Reverted"), condition("Degraded", true, "HealthCheckFailed")];
                 state.status = Some(status);
