@@ -150,12 +150,12 @@ impl Gatekeeper {
         };
         async move {
             loop {
-                let asked = Timestamp::now();
-                if !with_task(&key, &mut |task| task.asked = Some(asked)) {
+                let begun = Timestamp::now();
+                if !with_task(&key, &mut |task| task.asked = Some(begun)) {
                     return;
                 }
                 let found = asker.ask_in_time(&owner, &gate, key.2.as_ref()).await;
-                let (answer, mut news) = (Answer { asked, found }, false);
+                let (answer, mut news) = (Answer { asked: begun, found }, false);
                 if !with_task(&key, &mut |task| news = task.take(&answer)) {
                     return;
                 }
@@ -254,7 +254,7 @@ impl Asker {
             (Gate { prometheus: Some(prometheus), .. }, _) => prometheus::ask(self, prometheus).await,
             _ => Err(anyhow!("it says nothing that this controller could ask for")),
         };
-        answer.map_err(fails)
+        answer.map_err(|error| fails(&error))
     }
 
     async fn evaluate(&self, gate: &Gate, question: &Question) -> Result<(), Held> {
@@ -262,15 +262,16 @@ impl Asker {
             return Err(Held::Runs("it waits for other expressions".to_owned()));
         };
         answer.map_err(|error| {
-            fails(match &gate.object {
+            let titled = match &gate.object {
                 Some(object) => error.context(object::title(object)),
                 None => error,
-            })
+            };
+            fails(&titled)
         })
     }
 }
 
-fn fails(error: anyhow::Error) -> Held {
+fn fails(error: &anyhow::Error) -> Held {
     Held::Fails(format!("{error:#}"))
 }
 

@@ -132,7 +132,8 @@ const WRITE_SAFE: &str =
 const BUNDLE: &str = "!has(self.caBundle) || self.caBundle.contains('-----BEGIN CERTIFICATE-----')";
 const WRITE_BUNDLE: &str = "write certificates in PEM, beginning with -----BEGIN CERTIFICATE-----";
 
-/// What must hold between the fields of a type: the rule and what to write instead.
+/// What must hold between the fields of a type: the rule and what to write instead. `namespace` is a word
+/// of the language, and so written with underscores.
 const BETWEEN_FIELDS: [(&str, &str, &str); 29] = [
     ("File", "has(self.content) != has(self.contentFrom)", "write exactly one of `content` and `contentFrom`"),
     (
@@ -222,7 +223,7 @@ const BETWEEN_FIELDS: [(&str, &str, &str); 29] = [
     ),
     (
         "ObjectGate",
-        r"!self.kind.matches(r'[/?#%\s]|[.][.]') && !self.name.matches(r'[/?#%\s]|[.][.]') && (!has(self.namespace) || self.namespace.matches(r'^[a-z0-9-]+$'))",
+        r"!self.kind.matches(r'[/?#%\s]|[.][.]') && !self.name.matches(r'[/?#%\s]|[.][.]') && (!has(self.__namespace__) || self.__namespace__.matches(r'^[a-z0-9-]+$'))",
         "write `kind`, `namespace` and `name` without /, ?, #, %, spaces and ..",
     ),
     (
@@ -232,7 +233,7 @@ const BETWEEN_FIELDS: [(&str, &str, &str); 29] = [
     ),
     (
         "JobGate",
-        "self.namespace.matches(r'^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",
+        "self.__namespace__.matches(r'^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",
         "write the name of a namespace: small letters, digits and -",
     ),
     ("HttpGate", WEB, WRITE_WEB),

@@ -30,8 +30,8 @@ pub(super) const AT_ONCE: usize = 4;
 const SHOWN: usize = 4;
 /// As many characters of a value, or of what the interpreter says, are shown.
 const LENGTH: usize = 100;
-/// As many of an expression.
-const QUOTED: usize = 200;
+/// As many of an expression or an address.
+pub(super) const QUOTED: usize = 200;
 
 /// What is to be evaluated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,7 +71,8 @@ pub(super) async fn evaluate(places: &Semaphore, question: &Question) -> Option<
 }
 
 async fn evaluate_now(question: &Question) -> anyhow::Result<()> {
-    let expression = &question.expression;
+    // In short, so that what is wrong with it is not cut off.
+    let expression = short(&question.expression, QUOTED);
     let answered = tokio::time::timeout(LIMIT, ask_process(question)).await;
     let answered = answered
         .with_context(|| format!("{expression} was not evaluated in {} s: make it simpler", LIMIT.as_secs()))?;

@@ -122,7 +122,9 @@ mod tests {
 
     fn gate(fields: &[(&str, &str)]) -> ObjectGate {
         let mut gate = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"});
-        fields.iter().for_each(|(name, value)| gate[*name] = json!(value));
+        for (name, value) in fields {
+            gate[*name] = json!(value);
+        }
         serde_json::from_value(gate).unwrap()
     }
 

@@ -1,7 +1,7 @@
 //! Gates that ask Prometheus.
 
 use super::Asker;
-use super::cel::{Question, Sample, Subject};
+use super::cel::{QUOTED, Question, Sample, Subject, short};
 use super::web::Address;
 use anyhow::{Context, bail};
 use nodelet_api::objects::PrometheusGate;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Passed when the expression that is left is true of what the query gives now.
 pub(super) async fn ask(asker: &Asker, gate: &PrometheusGate) -> anyhow::Result<Option<Question>> {
     let (status, body) = Address::from(gate).post(asker, "/api/v1/query", &[("query", &gate.query)]).await?;
-    let samples = samples(status, &body).with_context(|| format!("asking {}", gate.url))?;
+    let samples = samples(status, &body).with_context(|| format!("asking {}", short(&gate.url, QUOTED)))?;
     Ok(Some(Question { expression: gate.cel.clone(), subject: Subject::Samples(samples) }))
 }
 

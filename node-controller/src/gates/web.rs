@@ -1,5 +1,6 @@
 //! Requests over HTTP, with TLS or without.
 
+use super::cel::{QUOTED, short};
 use super::{Asker, names};
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -60,7 +61,8 @@ impl Address<'_> {
         let status = answer.status().as_u16();
         let body = Limited::new(answer.into_body(), BODY_LIMIT).collect().await;
         // The cause is boxed in a way that anyhow does not take.
-        let body = body.map_err(|error| anyhow::anyhow!("reading the answer of {}: {error}", self.url))?;
+        let body =
+            body.map_err(|error| anyhow::anyhow!("reading the answer of {}: {error}", short(self.url, QUOTED)))?;
         Ok((status, body.to_bytes()))
     }
 
@@ -83,7 +85,7 @@ impl Address<'_> {
             HttpsConnectorBuilder::new().with_tls_config(self.trust()?).https_or_http().enable_http1().build();
         // Asked every few seconds: a connection that is kept would not notice that new ones fail.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
-        client.request(request).await.with_context(|| format!("asking {}", self.url))
+        client.request(request).await.with_context(|| format!("asking {}", short(self.url, QUOTED)))
     }
 
     fn trust(&self) -> anyhow::Result<ClientConfig> {
