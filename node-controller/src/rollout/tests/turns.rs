@@ -344,7 +344,7 @@ fn what_others_say_of_a_node_is_not_overruled() {
     for _ in 0..30 {
         // The simulation takes it away with ours.
         sim.node("n0", |node| {
-            drop(node.metadata.labels.as_mut().unwrap().insert(crate::rollout::EXCLUDED.into(), String::new()))
+            drop(node.metadata.labels.as_mut().unwrap().insert(crate::rollout::EXCLUDED.into(), String::new()));
         });
         for intent in crate::decide::decide(&sim.world, sim.now) {
             if let crate::decide::Intent::Mark { marks, .. } = intent {
