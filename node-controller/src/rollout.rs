@@ -108,12 +108,10 @@ pub fn roll(scene: &Scene<'_>, secrets: &BTreeMap<String, Option<NodeSecrets>>) 
         back: target.back.clone(),
         ..Outcome::default()
     };
-    // What is said of revisions that nobody goes to any more is over. Of those that failed it stays: who failed with one is
-    // not well with it when the class comes back to it.
+    // What is said of revisions that nobody goes to any more is over.
     outcome.failures.retain(|failure| {
         [target.revision.as_str(), scene.revision].contains(&failure.revision.as_str())
             || target.back.as_ref().is_some_and(|back| back.to == failure.revision)
-            || target.bad.iter().any(|bad| bad.revision == failure.revision)
     });
     slots::advance(scene, &old.slots, target.blocked.is_some(), &mut outcome);
     note_failures(scene, &mut outcome);

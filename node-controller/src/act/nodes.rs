@@ -46,7 +46,9 @@ impl Writer {
     pub(super) async fn evict(&self, eviction: &Eviction) -> kube::Result<()> {
         let Eviction { namespace, name, uid, grace, forced } = eviction;
         let known = uid.clone().unwrap_or_default();
-        if !self.refusals.may_ask(&known) {
+        // That an eviction was refused is no reason to wait with a deletion.
+        let question = format!("{known}{}", if *forced { "!" } else { "" });
+        if !self.refusals.may_ask(&question) {
             return Ok(());
         }
         tracing::info!(pod = format!("{namespace}/{name}"), forced, "evicting it");
@@ -60,12 +62,12 @@ impl Writer {
         };
         match sent {
             // Gone, or another one of that name.
-            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => self.refusals.forget(&known),
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => self.refusals.accepted(&question),
             Err(kube::Error::Api(status)) => {
                 tracing::info!(pod = format!("{namespace}/{name}"), why = status.message, "it is not let go");
-                self.refusals.refused(&known, status.message.clone());
+                self.refusals.refused(&question, status.message.clone());
             }
-            Ok(()) => self.refusals.forget(&known),
+            Ok(()) => self.refusals.accepted(&question),
             Err(error) => return Err(error),
         }
         Ok(())
