@@ -22,7 +22,7 @@ mod volumes;
 mod windows;
 
 pub use drain::{Blocked, Eviction, Left};
-pub(crate) use drain::{allowed, drain, keeping, selector, touched};
+pub(crate) use drain::{allowed, drain, keeping, question, selector, touched};
 pub(crate) use member::plain_version;
 pub use member::{CORDONED, EXCLUDED, Member, PAUSED, SCALE_DOWN_DISABLED};
 pub(crate) use order::queue;

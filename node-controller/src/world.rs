@@ -43,7 +43,7 @@ pub struct World {
     pub budgets: Vec<Arc<PodDisruptionBudget>>,
     /// The pods of budgets that keep one from leaving, by the budget's namespace and name.
     pub covered: BTreeMap<String, Vec<Arc<Pod>>>,
-    /// Why the API server did not let pods go, by their uid.
+    /// Why the API server did not let pods go, by what it was asked.
     pub refused: BTreeMap<String, String>,
     /// The volumes of nodes that are drained, by node; not known while they are not listed.
     pub volumes: BTreeMap<String, Vec<Attached>>,

@@ -2,7 +2,7 @@
 
 use super::{MANAGER, Writer, parameters};
 use crate::decide::Marks;
-use crate::rollout::{CORDONED, Eviction};
+use crate::rollout::{CORDONED, Eviction, question};
 use crate::world::World;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
@@ -45,9 +45,7 @@ impl Writer {
     /// Sends a pod away. That it is refused just now is an answer, not an error: it is asked again after a while.
     pub(super) async fn evict(&self, eviction: &Eviction) -> kube::Result<()> {
         let Eviction { namespace, name, uid, grace, forced } = eviction;
-        let known = uid.clone().unwrap_or_default();
-        // That an eviction was refused is no reason to wait with a deletion.
-        let question = format!("{known}{}", if *forced { "!" } else { "" });
+        let question = question(uid.as_deref(), *forced);
         if !self.refusals.may_ask(&question) {
             return Ok(());
         }

@@ -106,6 +106,12 @@ impl fmt::Display for Blocked {
     }
 }
 
+/// What the API server is asked of a pod, for who remembers its answers: that an eviction was refused is no reason to wait
+/// with a deletion, and says nothing of it.
+pub(crate) fn question(uid: Option<&str>, forced: bool) -> String {
+    format!("{}{}", uid.unwrap_or_default(), if forced { "!" } else { "" })
+}
+
 /// Finds what leaves now.
 pub(crate) fn drain(pods: &[Arc<Pod>], policy: &DrainPolicy, world: &World, forced: bool) -> Left {
     let mut turns: BTreeMap<i32, Vec<(&Pod, DrainBehavior, bool)>> = BTreeMap::new();
@@ -134,7 +140,7 @@ pub(crate) fn drain(pods: &[Arc<Pod>], policy: &DrainPolicy, world: &World, forc
             continue;
         }
         // It is tried again all the same, after a while.
-        if let Some(why) = pod.metadata.uid.as_ref().and_then(|uid| world.refused.get(uid)) {
+        if let Some(why) = world.refused.get(&question(pod.metadata.uid.as_deref(), forced)) {
             blocked = blocked.or_else(|| Some(Blocked::Refused { pod: name(pod), why: why.clone() }));
         }
         leaving.push(name(pod));
